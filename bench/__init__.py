@@ -1,0 +1,1 @@
+"""Benchmarks of tarnlog, measured beside its peers in the same run: `python -m bench --help`."""

@@ -1,0 +1,190 @@
+"""The interface that the client and its in-memory fake share: write against this, test with the fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from tarnlog._results import (
+    CheckpointInfo,
+    CommitRecord,
+    Health,
+    NotInLog,
+    SnapshotInfo,
+    StateInfo,
+    TableEntry,
+    TableInfo,
+    TxnInfo,
+    VersionChange,
+    VersionInfo,
+)
+from tarnlog._wire import Timestamp
+from tarnlog.protocol.actions import Action, Add, Skip
+from tarnlog.protocol.commits import CommitOutcome, Committed, Isolation, Reads, Unknown
+from tarnlog.protocol.tables import StateFormat
+
+if TYPE_CHECKING:
+    from tarnlog._transaction import Transaction
+
+Order: TypeAlias = Literal["asc", "desc"]
+
+
+class TableApi(Protocol):
+    """What can be done with tables. Every method but `commit` raises a TarnlogError when it cannot do its work."""
+
+    def create_table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        *,
+        partition_by: Iterable[str] = (),
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> TableInfo:
+        """Create a table; `schema` is Spark's StructType JSON. Conflict when the name is taken."""
+
+    def register_table(self, name: str, location: str, *, foreign_writers_stopped: bool = False) -> TableInfo:
+        """Serve a log that is already there: read-only, unless every other writer has stopped for good."""
+
+    def get_table(self, name: str) -> TableInfo:
+        """The table at its newest version."""
+
+    def list_tables(self, namespace: str | None = None, *, page_size: int | None = None) -> Iterator[TableEntry]:
+        """All tables, or those of a namespace, page by page as they are consumed."""
+
+    def alter_table(
+        self,
+        name: str,
+        *,
+        set_properties: Mapping[str, str] | None = None,
+        unset_properties: Iterable[str] = (),
+        schema: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+    ) -> TableInfo:
+        """Change properties, schema or description in one version of its own."""
+
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        """Drop a table; `purge` deletes its data files too."""
+
+    def commit(
+        self,
+        table: str,
+        actions: Iterable[Action],
+        *,
+        commit_id: str | None = None,
+        read_version: int | None = None,
+        reads: Reads | None = None,
+        isolation: Isolation | None = None,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        operation_metrics: Mapping[str, Any] | None = None,
+        coalesce: bool | None = None,
+        deadline: float | None = None,
+    ) -> CommitOutcome:
+        """Commit, and say truthfully what became of it. Every outcome is a return value.
+
+        A blind append (adds only, nothing read) needs no read_version. The commit id is made up front and kept for
+        every resend; give your own to be able to ask for it, or to resend it, after a crash.
+        """
+
+    def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
+        """What became of a commit. NotInLog is never final: resend the same commit id to settle it."""
+
+    def history(
+        self,
+        table: str,
+        *,
+        from_: int | None = None,
+        to: int | None = None,
+        order: Order = "desc",
+        page_size: int | None = None,
+    ) -> Iterator[CommitRecord]:
+        """The commits of versions from_ to to, both inclusive, newest first unless told otherwise."""
+
+    def version(self, table: str, number: int) -> VersionInfo:
+        """Everything one version says."""
+
+    def snapshot(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+    ) -> SnapshotInfo:
+        """The table at its newest version, at a version, or as it was at a time."""
+
+    def files(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        page_size: int | None = None,
+    ) -> Iterator[Add]:
+        """The live files of one version, page by page as they are consumed."""
+
+    def changes(
+        self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None
+    ) -> Iterator[VersionChange]:
+        """What versions from_ to to changed, both inclusive, without a gap."""
+
+    def events(self, table: str, *, after: int | None = None) -> Iterator[VersionChange]:
+        """Live changes above version `after` (default: from now on), once each, in order, without a gap."""
+
+    def txn(self, table: str, app_id: str) -> TxnInfo | None:
+        """How far an application got; None when it has not committed to this table."""
+
+    def record_skip(
+        self,
+        table: str,
+        path: str,
+        *,
+        reason: str,
+        operation: str,
+        partition_values: Mapping[str, str | None] | None = None,
+        size: int | None = None,
+        cooldown_hours: float | None = None,
+    ) -> Skip:
+        """Note that a live file could not be processed; it stays live, and is left alone until the cooldown ends."""
+
+    def skips(self, table: str, *, page_size: int | None = None) -> Iterator[Skip]:
+        """The skip records of live files."""
+
+    def cooldowns(self, table: str) -> dict[str, int]:
+        """Paths that should be left alone, each with the time from which to try again."""
+
+    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
+        """Write a state of the newest version now, in the table's format or the one given."""
+
+    def compact(self, table: str) -> CheckpointInfo:
+        """Write an Avro state from scratch: no tombstones, few manifests. Data files stay as they are."""
+
+    def state(self, table: str) -> StateInfo:
+        """How the newest state of a table does."""
+
+    def cache_stats(self) -> dict[str, Any]:
+        """Hit rates per cache of the service."""
+
+    def health(self) -> Health:
+        """Whether the service is ready; raises only when it cannot be asked."""
+
+    def transaction(
+        self,
+        table: str,
+        *,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        isolation: Isolation | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+        check: bool = True,
+    ) -> Transaction:
+        """Collect actions in a `with` block and commit them at its end."""
+
+    def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,386 @@
+"""The blocking client. Safe to share between threads.
+
+Decisions live in the modules it drives (`_wire`, `_commit_wire`, `_exchange`, `_feed`); here are sockets and sleeping.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from tarnlog import _calls, _commit_wire, _wire
+from tarnlog._api import Order
+from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
+from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
+from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
+from tarnlog._feed import ChangeFeed, Missing
+from tarnlog._results import (
+    CheckpointInfo,
+    CommitRecord,
+    Health,
+    NotInLog,
+    SnapshotInfo,
+    StateInfo,
+    TableEntry,
+    TableInfo,
+    TxnInfo,
+    VersionChange,
+    VersionInfo,
+)
+from tarnlog._transaction import Transaction
+from tarnlog._wire import Timestamp
+from tarnlog.protocol.actions import Action, Add, Skip
+from tarnlog.protocol.commits import CommitOutcome, Committed, Isolation, Reads, Unknown
+from tarnlog.protocol.tables import StateFormat
+
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to a tarnlog service; the methods are described at `TableApi`.
+
+    url, api_key: default to TARNLOG_URL and TARNLOG_API_KEY, then to the local service without a key.
+    timeout:      how long one try may take, in seconds.
+    deadline:     how long to go on trying; what is not safe to send twice is tried once. A commit is answered by then.
+    transport, sleep, clock: for tests.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        deadline: float = 60.0,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        where = endpoint(url, api_key)
+        self.url = str(where.url)
+        self._http = httpx.Client(
+            base_url=where.url, headers=where.headers, trust_env=where.trust_env, transport=transport
+        )
+        self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG)
+        self._sleep = sleep
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        *,
+        partition_by: Iterable[str] = (),
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> TableInfo:
+        call = _calls.create_table(
+            name,
+            schema,
+            partition_by=partition_by,
+            location=location,
+            properties=properties,
+            description=description,
+        )
+        return self._call(call)
+
+    def register_table(self, name: str, location: str, *, foreign_writers_stopped: bool = False) -> TableInfo:
+        return self._call(_calls.register_table(name, location, foreign_writers_stopped=foreign_writers_stopped))
+
+    def get_table(self, name: str) -> TableInfo:
+        return self._call(_calls.get_table(name))
+
+    def list_tables(self, namespace: str | None = None, *, page_size: int | None = None) -> Iterator[TableEntry]:
+        return self._pages(_calls.list_tables(namespace, page_size))
+
+    def alter_table(
+        self,
+        name: str,
+        *,
+        set_properties: Mapping[str, str] | None = None,
+        unset_properties: Iterable[str] = (),
+        schema: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+    ) -> TableInfo:
+        call = _calls.alter_table(
+            name,
+            commit_id=commit_id or new_commit_id(),
+            read_version=read_version,
+            set_properties=set_properties,
+            unset_properties=unset_properties,
+            schema=schema,
+            description=description,
+        )
+        return self._call(call)
+
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        self._call(_calls.drop_table(name, purge=purge))
+
+    # Commits
+
+    def commit(
+        self,
+        table: str,
+        actions: Iterable[Action],
+        *,
+        commit_id: str | None = None,
+        read_version: int | None = None,
+        reads: Reads | None = None,
+        isolation: Isolation | None = None,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        operation_metrics: Mapping[str, Any] | None = None,
+        coalesce: bool | None = None,
+        deadline: float | None = None,
+    ) -> CommitOutcome:
+        known_id = commit_id or new_commit_id()
+        request = _commit_wire.commit_request(
+            table,
+            actions,
+            commit_id=known_id,
+            read_version=read_version,
+            reads=reads,
+            isolation=isolation,
+            operation=operation,
+            operation_parameters=operation_parameters,
+            operation_metrics=operation_metrics,
+            coalesce=coalesce,
+        )
+        return self._run(_commit_wire.commit_exchange(request, known_id, self._pace.within(deadline)))
+
+    def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
+        return self._call(_commit_wire.commit_status(table, commit_id))
+
+    def transaction(
+        self,
+        table: str,
+        *,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        isolation: Isolation | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+        check: bool = True,
+    ) -> Transaction:
+        return Transaction(
+            self,
+            table,
+            commit_id or new_commit_id(),
+            operation=operation,
+            operation_parameters=operation_parameters,
+            isolation=isolation,
+            read_version=read_version,
+            check=check,
+        )
+
+    # Reading a table
+
+    def history(
+        self,
+        table: str,
+        *,
+        from_: int | None = None,
+        to: int | None = None,
+        order: Order = "desc",
+        page_size: int | None = None,
+    ) -> Iterator[CommitRecord]:
+        return self._pages(_calls.history(table, from_=from_, to=to, order=order, page_size=page_size))
+
+    def version(self, table: str, number: int) -> VersionInfo:
+        return self._call(_calls.version(table, number))
+
+    def snapshot(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+    ) -> SnapshotInfo:
+        return self._call(
+            _calls.snapshot(table, version=version, timestamp=timestamp, max_staleness_seconds=max_staleness_seconds)
+        )
+
+    def files(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        page_size: int | None = None,
+    ) -> Iterator[Add]:
+        return self._pages(
+            _calls.files(
+                table,
+                version=version,
+                timestamp=timestamp,
+                max_staleness_seconds=max_staleness_seconds,
+                page_size=page_size,
+            )
+        )
+
+    def changes(
+        self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None
+    ) -> Iterator[VersionChange]:
+        return self._pages(_calls.changes(table, from_=from_, to=to, page_size=page_size))
+
+    def events(self, table: str, *, after: int | None = None) -> Iterator[VersionChange]:
+        return self._events(table, ChangeFeed(self.snapshot(table).version if after is None else after))
+
+    def txn(self, table: str, app_id: str) -> TxnInfo | None:
+        try:
+            return self._call(_calls.txn(table, app_id))
+        except NotFound as error:
+            if error.slug == "txn-not-found":
+                return None
+            raise
+
+    # Skips
+
+    def record_skip(
+        self,
+        table: str,
+        path: str,
+        *,
+        reason: str,
+        operation: str,
+        partition_values: Mapping[str, str | None] | None = None,
+        size: int | None = None,
+        cooldown_hours: float | None = None,
+    ) -> Skip:
+        call = _calls.record_skip(
+            table,
+            path,
+            reason=reason,
+            operation=operation,
+            partition_values=partition_values,
+            size=size,
+            cooldown_hours=cooldown_hours,
+        )
+        return self._call(call)
+
+    def skips(self, table: str, *, page_size: int | None = None) -> Iterator[Skip]:
+        return self._pages(_calls.skips(table, page_size))
+
+    def cooldowns(self, table: str) -> dict[str, int]:
+        return self._call(_calls.cooldowns(table))
+
+    # States
+
+    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
+        return self._call(_calls.checkpoint(table, format))
+
+    def compact(self, table: str) -> CheckpointInfo:
+        return self._call(_calls.compact(table))
+
+    def state(self, table: str) -> StateInfo:
+        return self._call(_calls.state(table))
+
+    # The service
+
+    def cache_stats(self) -> dict[str, Any]:
+        return self._call(_calls.cache_stats())
+
+    def invalidate_cache(self) -> dict[str, Any]:
+        return self._call(_calls.invalidate_cache())
+
+    def health(self) -> Health:
+        return self._call(_calls.health())
+
+    # Sending
+
+    def _call(self, call: Call[T]) -> T:
+        return self._run(exchange(call, self._pace, _wire.problem_of))
+
+    def _run(self, steps: Exchange[T]) -> T:
+        reply: Answer | NoAnswer | None = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            reply = None
+            if isinstance(step, Pause):
+                self._sleep(step.seconds)
+            else:
+                reply = self._send(step)
+
+    def _send(self, step: Send) -> Answer | NoAnswer:
+        request = step.request
+        try:
+            response = self._http.request(
+                request.method,
+                request.path,
+                params=dict(request.params),
+                headers=dict(request.headers),
+                content=request.body,
+                timeout=timeouts(step.timeout),
+            )
+        except httpx.RequestError as error:
+            return no_answer(error)
+        return answer_of(response)
+
+    def _pages(self, listing: _wire.Listing[T]) -> Iterator[T]:
+        first = listing(None)  # what is wrong with the arguments shows here, not at the first iteration
+
+        def items() -> Iterator[T]:
+            call: Call[_wire.Page[T]] | None = first
+            while call is not None:
+                page = self._call(call)
+                yield from page.items
+                call = None if page.next is None else listing(page.next)
+
+        return items()
+
+    def _events(self, table: str, feed: ChangeFeed) -> Iterator[VersionChange]:
+        attempts = Attempts(self._pace)
+        silence = timeouts(self._pace.timeout, silence=STREAM_SILENCE_SECONDS)
+        while True:
+            request = _calls.events(table, feed.position)
+            failure: TarnlogError = Unreachable("The live feed ended and could not be resumed.", sent=True)
+            try:
+                with self._http.stream(
+                    request.method, request.path, headers=dict(request.headers), timeout=silence
+                ) as response:
+                    if response.status_code != 200:
+                        response.read()
+                        failure = error_from(_wire.problem_of(answer_of(response)), response.status_code)
+                        if not isinstance(failure, Unavailable):
+                            raise failure
+                    else:
+                        feed.connected()
+                        for chunk in response.iter_bytes():
+                            attempts = Attempts(self._pace)
+                            for found in feed.receive(chunk):
+                                if isinstance(found, Missing):
+                                    yield from self.changes(table, found.first, found.last)
+                                else:
+                                    yield found
+            except httpx.RequestError as error:
+                failure = Unreachable(f"The live feed broke ({no_answer(error).reason}).", sent=True)
+            pause = attempts.pause(failure.retry_after)
+            if pause is None:
+                raise failure
+            self._sleep(pause.seconds)

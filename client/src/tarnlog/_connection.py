@@ -1,0 +1,68 @@
+"""What both clients need of httpx and of the process around them: the URL, the key, the errors, ids and chance."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import httpx
+from msgspec import Struct
+
+from tarnlog._errors import InvalidRequest
+from tarnlog._exchange import Answer, NoAnswer
+from tarnlog.protocol.ids import uuid7
+
+DEFAULT_URL = "http://127.0.0.1:8420"
+STREAM_SILENCE_SECONDS = 60.0
+"""How long the live feed may say nothing, not even a heartbeat, before it counts as broken."""
+
+CONNECT_SECONDS = 5.0
+RNG = random.SystemRandom()
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+
+
+def new_commit_id() -> str:
+    """A commit id: a UUID version 7. Make it before the first send, and keep it for every resend."""
+    return str(uuid7(time.time_ns() // 1_000_000, RNG))
+
+
+class Endpoint(Struct, frozen=True):
+    """Where the service is and how to ask it."""
+
+    url: httpx.URL
+    headers: dict[str, str]
+    trust_env: bool
+
+
+def endpoint(url: str | None, api_key: str | None) -> Endpoint:
+    """The arguments, else TARNLOG_URL and TARNLOG_API_KEY, else the local service without a key."""
+    text = url or os.environ.get("TARNLOG_URL") or DEFAULT_URL
+    try:
+        parsed = httpx.URL(text)
+    except httpx.InvalidURL:
+        parsed = httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidRequest(f"{text!r} is not a service URL: write for example {DEFAULT_URL}")
+    key = api_key or os.environ.get("TARNLOG_API_KEY")
+    headers = {"user-agent": "tarnlog-python", "accept": "application/json"}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
+    # A proxy that the environment names cannot see this machine's own loopback.
+    return Endpoint(parsed, headers, trust_env=parsed.host not in ("127.0.0.1", "localhost", "::1"))
+
+
+def timeouts(seconds: float, *, silence: float | None = None) -> httpx.Timeout:
+    """Limits of one try. Connecting is quick or hopeless; `silence` is how long a stream may pause."""
+    return httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS), read=silence or seconds)
+
+
+def no_answer(error: httpx.RequestError) -> NoAnswer:
+    """What a transport error says about the request."""
+    reason = str(error) or type(error).__name__
+    return NoAnswer(reason=reason, sent=not isinstance(error, _NEVER_SENT))
+
+
+def answer_of(response: httpx.Response) -> Answer:
+    """A response that was read, as the wire code sees it."""
+    return Answer(status=response.status_code, headers=dict(response.headers), body=response.content)

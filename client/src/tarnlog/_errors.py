@@ -1,0 +1,162 @@
+"""What the client raises. One small tree; decide by class, read the sentence, which says what to do.
+
+    TarnlogError
+    ├── InvalidRequest       the request cannot be carried out as sent: change it
+    ├── NotFound             the table, version, commit or application is not there
+    │   └── Expired          it was there, and is older than what is kept
+    ├── Denied               the API key is missing, wrong, or does not allow this
+    ├── Conflict             something that is there already stands in the way
+    │   └── CommitConflict   not committed, and never will be as sent; carries rule, winners and paths
+    ├── Unavailable          not now: the service or its storage cannot serve this at the moment
+    │   └── Unreachable      no answer at all came back
+    ├── CommitUnknown        not settled: the commit may be in the log. Delete nothing; ask by id or resend the same id
+    ├── Corrupt              an object of the table's log cannot be read
+    └── ServerFault          a defect inside the service
+
+`Client.commit` raises none of these for an outcome: it returns it. `raise_for_outcome` turns an outcome into its value
+or its exception.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Rejected, Unknown, Winner
+from tarnlog.protocol.problems import Kind, ProblemError, from_document
+
+
+class TarnlogError(Exception):
+    """Base of everything the client raises on purpose.
+
+    `slug` is the stable problem code (empty when there was no answer), `fields` what the service added to it.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        slug: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        fields: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.slug = slug
+        self.status = status
+        self.retry_after = retry_after
+        self.fields = fields or {}
+
+
+class InvalidRequest(TarnlogError):
+    """The request cannot be carried out as sent."""
+
+
+class NotFound(TarnlogError):
+    """What was asked for is not there."""
+
+
+class Expired(NotFound):
+    """What was asked for is older than what is kept."""
+
+
+class Denied(TarnlogError):
+    """The API key is missing, wrong, or does not allow this."""
+
+
+class Conflict(TarnlogError):
+    """Something that is there already stands in the way."""
+
+
+class CommitConflict(Conflict):
+    """Not committed, and it never will be as sent. `outcome.retry` says whether a rebase can help."""
+
+    def __init__(self, outcome: Conflicted) -> None:
+        super().__init__(outcome.detail or f"the commit conflicts by rule {outcome.rule}", slug="commit-conflict")
+        self.outcome = outcome
+
+    @property
+    def rule(self) -> str:
+        return self.outcome.rule
+
+    @property
+    def winners(self) -> tuple[Winner, ...]:
+        return self.outcome.winners
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.outcome.paths
+
+
+class Unavailable(TarnlogError):
+    """Not now; the same request may succeed later."""
+
+
+class Unreachable(Unavailable):
+    """No answer came back. `sent` is False when the request certainly never left; `reason` is the transport's word."""
+
+    def __init__(self, detail: str, *, sent: bool, reason: str = "") -> None:
+        super().__init__(detail)
+        self.sent = sent
+        self.reason = reason
+
+
+class CommitUnknown(TarnlogError):
+    """The commit is not settled: it may be in the log, or may still get there."""
+
+    def __init__(self, outcome: Unknown) -> None:
+        super().__init__(
+            f"The outcome of commit {outcome.commit_id} is not known: it may be in the log. Delete nothing; ask for "
+            "its status, or send the same commit again with the same commit id.",
+            slug="commit-unknown",
+            retry_after=outcome.retry_after,
+        )
+        self.commit_id = outcome.commit_id
+
+
+class Corrupt(TarnlogError):
+    """An object of the table's log cannot be read."""
+
+
+class ServerFault(TarnlogError):
+    """A defect inside the service."""
+
+
+_BY_KIND: dict[Kind, type[TarnlogError]] = {
+    Kind.INVALID: InvalidRequest,
+    Kind.NOT_FOUND: NotFound,
+    Kind.GONE: Expired,
+    Kind.DENIED: Denied,
+    Kind.CONFLICT: Conflict,
+    Kind.UNAVAILABLE: Unavailable,
+    Kind.CORRUPT: Corrupt,
+    Kind.INTERNAL: ServerFault,
+}
+
+
+def error_from(problem: ProblemError, status: int | None = None) -> TarnlogError:
+    """The exception for a problem document."""
+    return _BY_KIND[problem.code.kind](
+        problem.detail,
+        slug=problem.slug,
+        status=problem.code.status if status is None else status,
+        retry_after=problem.retry_after,
+        fields=problem.fields,
+    )
+
+
+def raise_for_outcome(outcome: CommitOutcome) -> Committed:
+    """The outcome when it is Committed; otherwise the exception that stands for it."""
+    match outcome:
+        case Committed():
+            return outcome
+        case Conflicted():
+            raise CommitConflict(outcome)
+        case Unknown():
+            raise CommitUnknown(outcome)
+        case NotNow(problem=problem) if str(problem.get("type", "")).endswith("/service-unreachable"):
+            raise Unreachable(str(problem.get("detail", "")), sent=False)
+        case NotNow(problem=problem, retry_after=retry_after):
+            raise error_from(from_document(int(problem.get("status", 503)), problem, retry_after))
+        case Rejected(problem=problem):
+            raise error_from(from_document(int(problem.get("status", 422)), problem))

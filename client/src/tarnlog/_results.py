@@ -1,0 +1,134 @@
+"""What the service answers, as frozen values.
+
+Only what identifies a thing is required: a newer service may add fields, an older one may leave some out.
+Times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from tarnlog.protocol.actions import Action, Add, CommitInfo, MetaData, Protocol, Remove
+
+
+class TableEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A table as a listing names it."""
+
+    name: str
+    id: str
+    location: str
+
+
+class TableInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A table at its newest version. `schema` is Spark's StructType JSON."""
+
+    name: str
+    id: str
+    location: str
+    version: int
+    schema: dict[str, Any] = {}
+    partition_columns: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    description: str | None = None
+    protocol: dict[str, Any] = {}
+    created_time: int | None = None
+    num_files: int = 0
+    total_bytes: int = 0
+    num_records: int | None = None
+
+
+class SnapshotInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A table as it is at one version, without its files. `txns` maps an application to how far it got."""
+
+    version: int
+    timestamp: int
+    meta_data: MetaData
+    protocol: Protocol | None = None
+    num_files: int = 0
+    total_bytes: int = 0
+    num_records: int | None = None
+    txns: dict[str, int] = {}
+
+
+class CommitRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One client's commit in the history; several may share a version, told apart by `seq`."""
+
+    version: int
+    timestamp: int
+    seq: int = 0
+    commit_id: str | None = None
+    operation: str = "UNKNOWN"
+    operation_parameters: dict[str, Any] = {}
+    operation_metrics: dict[str, Any] = {}
+    is_blind_append: bool | None = None
+
+
+class VersionInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything one version says."""
+
+    version: int
+    timestamp: int
+    commits: tuple[CommitRecord, ...] = ()
+    actions: tuple[Action | CommitInfo, ...] = ()
+
+
+class VersionChange(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The files one version added and removed, and by which commits."""
+
+    version: int
+    timestamp: int
+    commits: tuple[CommitRecord, ...] = ()
+    adds: tuple[Add, ...] = ()
+    removes: tuple[Remove, ...] = ()
+
+
+class TxnInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far an application got in this table."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class CheckpointInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A state that was written, of the version it names."""
+
+    table_name: str
+    checkpoint_version: int
+    status: str = "success"
+    num_actions: int = 0
+    num_files: int = 0
+    protocol_version: int = 0
+    is_multi_part: bool = False
+
+
+class StateInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a table's newest state does. `status` is `ours`, `foreign`, or `none`; then format and version are None."""
+
+    table_name: str
+    format: str | None = None
+    version: int | None = None
+    num_files: int = 0
+    num_manifests: int = 0
+    num_tombstones: int = 0
+    tombstone_ratio: float = 0.0
+    total_bytes: int = 0
+    needs_compaction: bool = False
+    status: str = "none"
+
+
+class NotInLog(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The commit was not found between these versions. Never final: resend the same commit id to settle it."""
+
+    commit_id: str
+    from_version: int | None = None
+    as_of_version: int | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """Whether the service can serve, and what it says about it."""
+
+    ready: bool
+    detail: dict[str, Any] = {}

@@ -1,0 +1,94 @@
+"""Where words go: data to stdout, as tables or as JSON; messages and progress to stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 240
+
+
+def console(stream: Any) -> Console:
+    """A console on a stream; where nobody looks at it, lines are as long as they need to be."""
+    found = Console(file=stream, highlight=False, soft_wrap=False)
+    if not found.is_terminal:
+        found.width = _WIDE
+    return found
+
+
+class Output:
+    """One command's output. With `json`, stdout carries nothing but JSON: one document, or one to a line."""
+
+    def __init__(self, json: bool) -> None:
+        self.json = json
+        self.now_ms = time.time_ns() // 1_000_000
+        self._out = console(sys.stdout)
+        self._err = console(sys.stderr)
+
+    def document(self, value: object) -> None:
+        """One JSON document on a line of its own."""
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+    def flush(self) -> None:
+        """Let whoever reads along see what there is."""
+        sys.stdout.flush()
+
+    def lines(self, values: Iterable[object]) -> None:
+        """A document to a line."""
+        for value in values:
+            self.document(value)
+
+    def show(self, *items: Any) -> None:
+        """Something to look at; text from outside comes in as Text, so that it cannot carry markup."""
+        for item in items:
+            self._out.print(Text(item) if isinstance(item, str) else item)
+
+    def note(self, text: str) -> None:
+        """A message about the data, not part of it."""
+        self._err.print(Text(text, style="dim"))
+
+    @contextmanager
+    def working(self, text: str, total: int | None = None) -> Iterator[Work]:
+        """Progress while something takes its time; only where somebody looks at stderr, and gone afterwards."""
+        columns = [SpinnerColumn(), TextColumn("{task.description}")]
+        if total:
+            columns += [BarColumn(), MofNCompleteColumn()]
+        columns.append(TimeElapsedColumn())
+        with Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal) as progress:
+            yield Work(progress, text, total)
+
+
+class Work:
+    """A piece of work under way."""
+
+    def __init__(self, progress: Progress, text: str, total: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task(text, total=total or None)
+
+    def counted(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The items, counted as they pass."""
+        for item in items:
+            self._progress.advance(self._task)
+            yield item
+
+
+def grid(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    """A plain table; the headings in `right` hold numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+def row(table: Table, *cells: object) -> None:
+    """A row of a table, taken literally."""
+    table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells))

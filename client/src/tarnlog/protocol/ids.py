@@ -1,0 +1,62 @@
+"""Ids and names: parsed once at the edge, typed everywhere after it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+from typing import NewType
+from uuid import UUID
+
+import msgspec
+
+Version = NewType("Version", int)
+"""A table version: 0 is the creation, every later one follows its predecessor without a gap."""
+
+MAX_VERSION = 2**63 - 1
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}\Z")
+
+
+class TableName(msgspec.Struct, frozen=True, order=True):
+    """`namespace.name`; both parts are safe as one path component on every store."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Parse `namespace.name`; ValueError says what a name looks like."""
+        parts = text.split(".")
+        if len(parts) != 2 or not all(_PART.match(part) for part in parts):
+            shown = text if len(text) <= 80 else text[:77] + "..."
+            raise ValueError(
+                f"{shown!r} is not a table name: write namespace.name, each part 1 to 128 letters, digits, '_' or '-', "
+                "not starting with '-'"
+            )
+        return cls(parts[0], parts[1])
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+
+def uuid7(now_ms: int, rng: random.Random) -> UUID:
+    """A UUID version 7 (RFC 9562) for a time and a source of randomness."""
+    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | rng.getrandbits(12) << 64 | 0b10 << 62 | rng.getrandbits(62)
+    return UUID(int=value)
+
+
+def uuid7_time_ms(value: UUID) -> int:
+    """The epoch milliseconds inside a UUID version 7."""
+    return value.int >> 80
+
+
+def parse_commit_id(text: str) -> UUID:
+    """Parse a commit id: a UUID version 7 in its canonical spelling. ValueError says so."""
+    value: UUID | None = None
+    with contextlib.suppress(ValueError):
+        value = UUID(text)
+    if value is None or value.version != 7 or str(value) != text.lower():
+        raise ValueError(
+            "commitId must be a UUID version 7 (time-ordered, RFC 9562), for example from tarnlog.new_commit_id()"
+        )
+    return value

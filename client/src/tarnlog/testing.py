@@ -1,0 +1,445 @@
+"""An in-memory tarnlog for tests of code that uses the client: no service, no storage, no waiting.
+
+    fake = FakeTarnlog()
+    fake.create_table("sales.orders", schema)
+    code_under_test(fake)                       # takes a TableApi
+    fake.next_commit(Unknown)                   # what the next commit answers instead
+
+Modelled: tables, blind appends, commit ids (a resend answers what happened then), invalid commits, the conflict rules
+`txn` and `delete-delete`, history, snapshots, files, changes, txns and skips. States
+are written when asked for, and never by themselves.
+Not modelled: reads (filters, paths and isolation are taken and ignored, so `append` and `delete-read` never happen:
+script them), several commits in one version, retention and expiry, schema evolution rules, keys, storage,
+`register_table`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from tarnlog._api import Order
+from tarnlog._connection import new_commit_id
+from tarnlog._errors import Conflict, InvalidRequest, NotFound
+from tarnlog._fake_table import FakeTable, must_be_live, rejected
+from tarnlog._results import (
+    CheckpointInfo,
+    CommitRecord,
+    Health,
+    NotInLog,
+    SnapshotInfo,
+    StateInfo,
+    TableEntry,
+    TableInfo,
+    TxnInfo,
+    VersionChange,
+    VersionInfo,
+)
+from tarnlog._transaction import Transaction
+from tarnlog._wire import Timestamp, table_path, time_text
+from tarnlog.protocol.actions import Action, Add, Format, MetaData, Protocol, Skip
+from tarnlog.protocol.commits import (
+    CommitOutcome,
+    Committed,
+    Conflicted,
+    Isolation,
+    NotNow,
+    Reads,
+    Rejected,
+    Unknown,
+)
+from tarnlog.protocol.paths import path_key
+from tarnlog.protocol.problems import ProblemError
+from tarnlog.protocol.schema import Schema, SchemaError, parse_schema, parse_schema_string
+from tarnlog.protocol.tables import StateFormat
+
+__all__ = ["FakeTarnlog"]
+
+Scripted = Conflicted | Rejected | NotNow | Unknown
+
+
+class FakeTarnlog:
+    """The same interface as `Client`, in memory. `clock` gives epoch milliseconds."""
+
+    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._clock = clock
+        self._tables: dict[str, FakeTable] = {}
+        self._script: deque[tuple[Scripted | type[Scripted], bool]] = deque()
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+
+    def next_commit(self, outcome: Scripted | type[Scripted], *, landed: bool = False) -> None:
+        """Make the next commit answer this; several are used up in order. A class gets plausible fields.
+
+        `landed=True` goes with Unknown: the commit is made all the same, as when only its answer was lost.
+        """
+        self._script.append((outcome, landed))
+
+    # Tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        *,
+        partition_by: Iterable[str] = (),
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> TableInfo:
+        table_path(name)
+        columns = tuple(partition_by)
+        parsed = _schema(schema)
+        if missing := [column for column in columns if column not in parsed.names]:
+            raise InvalidRequest(f"Partition columns {missing} are not in the schema.", slug="schema-invalid")
+        with self._lock:
+            if name in self._tables:
+                raise Conflict(f"The table {name} exists already.", slug="table-exists", status=409)
+            table_id = str(UUID(int=next(self._ids)))
+            table = FakeTable(name, location or f"memory://{name.replace('.', '/')}-{table_id}")
+            now = self._clock()
+            meta_data = MetaData(
+                id=table_id,
+                name=name,
+                description=description,
+                format=Format(),
+                schema_string=parsed.to_schema_string(),
+                partition_columns=columns,
+                configuration=dict(properties or {}),
+                created_time=now,
+            )
+            protocol = Protocol(min_reader_version=4, min_writer_version=4)
+            table.append([protocol, meta_data], now_ms=now, operation="CREATE TABLE", commit_id=new_commit_id())
+            self._tables[name] = table
+            return self.get_table(name)
+
+    def register_table(self, name: str, location: str, *, foreign_writers_stopped: bool = False) -> TableInfo:
+        raise InvalidRequest("The fake has no storage, so there is no log to register.", slug="log-not-supported")
+
+    def get_table(self, name: str) -> TableInfo:
+        table = self._table(name)
+        at = table.snapshot(table.head)
+        return TableInfo(
+            name=name,
+            id=at.meta_data.id,
+            location=table.location,
+            version=at.version,
+            schema=parse_schema_string(at.meta_data.schema_string).to_json_object(),
+            partition_columns=at.meta_data.partition_columns,
+            properties=at.meta_data.configuration,
+            description=at.meta_data.description,
+            protocol=msgspec.to_builtins(at.protocol),
+            created_time=at.meta_data.created_time,
+            num_files=at.num_files,
+            total_bytes=at.total_bytes,
+            num_records=at.num_records,
+        )
+
+    def list_tables(self, namespace: str | None = None, *, page_size: int | None = None) -> Iterator[TableEntry]:
+        infos = [self.get_table(name) for name in sorted(self._tables)]
+        return iter(
+            [
+                TableEntry(name=info.name, id=info.id, location=info.location)
+                for info in infos
+                if namespace is None or info.name.split(".")[0] == namespace
+            ]
+        )
+
+    def alter_table(
+        self,
+        name: str,
+        *,
+        set_properties: Mapping[str, str] | None = None,
+        unset_properties: Iterable[str] = (),
+        schema: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+    ) -> TableInfo:
+        with self._lock:
+            table = self._table(name)
+            old = table.snapshot(table.head).meta_data
+            gone = set(unset_properties)
+            kept = {key: value for key, value in old.configuration.items() if key not in gone}
+            new = msgspec.structs.replace(
+                old,
+                configuration={**kept, **(set_properties or {})},
+                schema_string=old.schema_string if schema is None else _schema(schema).to_schema_string(),
+                description=old.description if description is None else description,
+            )
+            table.append([new], now_ms=self._clock(), operation="ALTER TABLE", commit_id=commit_id or new_commit_id())
+            return self.get_table(name)
+
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        with self._lock:
+            del self._tables[self._table(name).name]
+
+    # Commits
+
+    def commit(
+        self,
+        table: str,
+        actions: Iterable[Action],
+        *,
+        commit_id: str | None = None,
+        read_version: int | None = None,
+        reads: Reads | None = None,
+        isolation: Isolation | None = None,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        operation_metrics: Mapping[str, Any] | None = None,
+        coalesce: bool | None = None,
+        deadline: float | None = None,
+    ) -> CommitOutcome:
+        table_path(table)
+        known_id = commit_id or new_commit_id()
+        wanted = tuple(actions)
+        if not wanted:
+            raise InvalidRequest("A commit needs at least one action.", slug="commit-invalid")
+        with self._lock:
+            scripted, landed = self._script.popleft() if self._script else (None, True)
+            outcome: CommitOutcome | None = None
+            if landed and table in self._tables:
+                outcome = self._tables[table].commit(
+                    wanted,
+                    commit_id=known_id,
+                    read_version=read_version,
+                    blind=reads in (None, Reads()) and all(isinstance(action, Add) for action in wanted),
+                    fingerprint=(wanted, reads, isolation, operation, dict(operation_parameters or {})),
+                    now_ms=self._clock(),
+                    operation=operation,
+                    parameters=operation_parameters,
+                    metrics=operation_metrics,
+                )
+            if scripted is not None:
+                return _as_scripted(scripted, known_id)
+            return outcome or rejected(known_id, "table-not-found", f"The table {table} does not exist.")
+
+    def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
+        found = self._table(table)
+        answer = found.status(commit_id)
+        return answer or NotInLog(commit_id=commit_id, from_version=0, as_of_version=found.head)
+
+    def transaction(
+        self,
+        table: str,
+        *,
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        isolation: Isolation | None = None,
+        read_version: int | None = None,
+        commit_id: str | None = None,
+        check: bool = True,
+    ) -> Transaction:
+        return Transaction(
+            self,
+            table,
+            commit_id or new_commit_id(),
+            operation=operation,
+            operation_parameters=operation_parameters,
+            isolation=isolation,
+            read_version=read_version,
+            check=check,
+        )
+
+    # Reading a table
+
+    def history(
+        self,
+        table: str,
+        *,
+        from_: int | None = None,
+        to: int | None = None,
+        order: Order = "desc",
+        page_size: int | None = None,
+    ) -> Iterator[CommitRecord]:
+        found = self._table(table)
+        last = found.head if to is None else to
+        records = [record for info in found.versions[(from_ or 0) : last + 1] for record in info.commits]
+        return iter(records if order == "asc" else records[::-1])
+
+    def version(self, table: str, number: int) -> VersionInfo:
+        found = self._table(table)
+        return found.versions[found.resolve(number, None)]
+
+    def snapshot(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+    ) -> SnapshotInfo:
+        found = self._table(table)
+        return found.snapshot(found.resolve(version, _time_ms(timestamp)))
+
+    def files(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        page_size: int | None = None,
+    ) -> Iterator[Add]:
+        found = self._table(table)
+        return iter(list(found.state(found.resolve(version, _time_ms(timestamp))).files.values()))
+
+    def changes(
+        self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None
+    ) -> Iterator[VersionChange]:
+        found = self._table(table)
+        last = found.head if to is None else min(to, found.head)
+        return iter([found.change(number) for number in range(from_, last + 1)])
+
+    def events(self, table: str, *, after: int | None = None) -> Iterator[VersionChange]:
+        """What was committed above `after` by the time it is read; unlike the service's, this feed then ends."""
+        found = self._table(table)
+        position = found.head if after is None else after
+
+        def live() -> Iterator[VersionChange]:
+            number = position + 1
+            while number <= found.head:
+                yield found.change(number)
+                number += 1
+
+        return live()
+
+    def txn(self, table: str, app_id: str) -> TxnInfo | None:
+        txn = self._table(table).state().txns.get(app_id)
+        return None if txn is None else TxnInfo(app_id=app_id, version=txn.version, last_updated=txn.last_updated)
+
+    # Skips
+
+    def record_skip(
+        self,
+        table: str,
+        path: str,
+        *,
+        reason: str,
+        operation: str,
+        partition_values: Mapping[str, str | None] | None = None,
+        size: int | None = None,
+        cooldown_hours: float | None = None,
+    ) -> Skip:
+        with self._lock:
+            found, now = self._table(table), self._clock()
+            state = found.state()
+            must_be_live(state, path)
+            before = state.skips.get(path_key(path))
+            skip = Skip(
+                path=path,
+                skip_timestamp=now,
+                reason=reason,
+                operation=operation,
+                partition_values=None if partition_values is None else dict(partition_values),
+                size=size,
+                retry_after=now + int((24 if cooldown_hours is None else cooldown_hours) * 3_600_000),
+                skip_count=1 if before is None else before.skip_count + 1,
+            )
+            found.append([skip], now_ms=now, operation="SKIP", commit_id=new_commit_id())
+            return skip
+
+    def skips(self, table: str, *, page_size: int | None = None) -> Iterator[Skip]:
+        return iter(list(self._table(table).state().skips.values()))
+
+    def cooldowns(self, table: str) -> dict[str, int]:
+        now = self._clock()
+        return {skip.path: until for skip in self.skips(table) if (until := skip.retry_after or 0) > now}
+
+    # States
+
+    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
+        with self._lock:
+            found = self._table(table)
+            state = found.state()
+            wanted = format or (state.meta_data.configuration if state.meta_data else {}).get("state.format", "avro")
+            files = list(state.files.values())
+            found.newest_state = StateInfo(
+                table_name=table,
+                format="avro-state" if wanted == "avro" else wanted,
+                version=found.head,
+                num_files=len(files),
+                num_manifests=1 if files and wanted == "avro" else 0,
+                total_bytes=sum(file.size for file in files),
+                status="ours",
+            )
+            return CheckpointInfo(
+                table_name=table,
+                checkpoint_version=found.head,
+                num_actions=2 + len(files) + len(state.txns),
+                num_files=len(files),
+                protocol_version=state.protocol.min_reader_version if state.protocol else 1,
+            )
+
+    def compact(self, table: str) -> CheckpointInfo:
+        return self.checkpoint(table, "avro")
+
+    def state(self, table: str) -> StateInfo:
+        found = self._table(table)
+        if found.newest_state is not None:
+            return found.newest_state
+        files = list(found.state().files.values())
+        return StateInfo(table_name=table, num_files=len(files), total_bytes=sum(file.size for file in files))
+
+    # The service
+
+    def cache_stats(self) -> dict[str, Any]:
+        return {}
+
+    def health(self) -> Health:
+        return Health(ready=True, detail={"status": "ready"})
+
+    def close(self) -> None:
+        """Nothing to let go of; the tables stay."""
+
+    def __enter__(self) -> FakeTarnlog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _table(self, name: str) -> FakeTable:
+        table_path(name)
+        if name not in self._tables:
+            raise NotFound(f"The table {name} does not exist.", slug="table-not-found", status=404)
+        return self._tables[name]
+
+
+def _as_scripted(outcome: Scripted | type[Scripted], commit_id: str) -> CommitOutcome:
+    """The scripted outcome, in the name of the commit that gets it."""
+    if not isinstance(outcome, type):
+        return msgspec.structs.replace(outcome, commit_id=commit_id)
+    if outcome is Unknown:
+        return Unknown(commit_id=commit_id, retry_after=1.0)
+    if outcome is Conflicted:
+        return Conflicted(commit_id=commit_id, rule="append", detail="Scripted: another commit added what was read.")
+    if outcome is NotNow:
+        problem = ProblemError("commit-contended", "Scripted: resend this commit.").document()
+        return NotNow(commit_id=commit_id, problem=problem, retry_after=1.0)
+    return rejected(commit_id, "commit-invalid", "Scripted: the commit is not valid.")
+
+
+def _schema(schema: Mapping[str, Any]) -> Schema:
+    try:
+        return parse_schema(dict(schema))
+    except SchemaError as error:
+        raise InvalidRequest(str(error), slug="schema-invalid") from None
+
+
+def _time_ms(value: Timestamp | None) -> int | None:
+    text = time_text(value)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)

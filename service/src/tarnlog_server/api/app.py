@@ -1,0 +1,105 @@
+"""The HTTP application: the operations as routes, one layer around them, and the document that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import metadata
+from typing import Any
+
+from fastapi import FastAPI
+from msgspec import Struct
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tarnlog_server.api.auth import ApiKey, Authenticator
+from tarnlog_server.api.bodies import BodyLimits
+from tarnlog_server.api.changes import ChangeRoutes
+from tarnlog_server.api.commits import CommitRoutes
+from tarnlog_server.api.docs import docs_routes
+from tarnlog_server.api.document import completed, extra_of
+from tarnlog_server.api.edge import Edge
+from tarnlog_server.api.operation import Operation, OperationRoute
+from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.api.service import ServiceRoutes
+from tarnlog_server.api.skips import SkipRoutes
+from tarnlog_server.api.snapshots import SnapshotRoutes
+from tarnlog_server.api.states import StateRoutes
+from tarnlog_server.api.tables import TableRoutes
+from tarnlog_server.usecases.coordinator import Coordinator
+
+TITLE = "tarnlog"
+DESCRIPTION = (
+    "A coordinator for transactional tables on object storage. It serialises commits, and answers truthfully what "
+    "became of each. Errors are problem documents (RFC 9457) whose `type` ends in a stable slug."
+)
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class ApiSettings(Struct, frozen=True, kw_only=True):
+    """What the HTTP surface is told: who may call, and how large a body may be."""
+
+    keys: tuple[ApiKey, ...] = ()
+    limits: BodyLimits = BodyLimits(sent=72 * 1024 * 1024, inflated=256 * 1024 * 1024)
+
+
+class Application(FastAPI):
+    """FastAPI with one layer of ours in place of its own: every request passes the edge and goes to its route."""
+
+    edge: ASGIApp
+    operations: list[Operation]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.edge(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for route in self.routes:
+                if isinstance(route, OperationRoute):
+                    route.openapi_extra = extra_of(route.operation)
+            self.openapi_schema = completed(super().openapi(), self.operations)
+        return self.openapi_schema
+
+
+def create_app(
+    coordinator: Coordinator,
+    readiness: Readiness,
+    settings: ApiSettings | None = None,
+    *,
+    metrics: Callable[[], bytes] = lambda: b"",
+    lifespan: Lifespan | None = None,
+) -> Application:
+    """The application around a coordinator. Its lifespan is the caller's: it opens and closes nothing by itself."""
+    settings = settings or ApiSettings()
+    app = Application(
+        title=TITLE,
+        description=DESCRIPTION,
+        version=metadata.version("tarnlog-server"),
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan or _nothing,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    app.operations = [
+        *CommitRoutes(coordinator, settings.limits).operations(),
+        *TableRoutes(coordinator, settings.limits).operations(),
+        *SnapshotRoutes(coordinator).operations(),
+        *ChangeRoutes(coordinator, readiness).operations(),
+        *SkipRoutes(coordinator, settings.limits).operations(),
+        *StateRoutes(coordinator, settings.limits).operations(),
+        *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
+    ]
+    app.router.routes[:] = [
+        *(OperationRoute.serving(operation, readiness) for operation in app.operations),
+        *docs_routes(f"{TITLE} API", app.openapi),
+    ]
+    auth = Authenticator(settings.keys, coordinator.world)
+    app.edge = Edge(app.router, auth, readiness, app.router.routes)
+    return app
+
+
+@asynccontextmanager
+async def _nothing(_: FastAPI) -> AsyncIterator[None]:
+    yield

@@ -1,0 +1,137 @@
+"""From bytes and query strings to values, strictly; what does not fit becomes a problem with JSON pointers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+
+from tarnlog.protocol.problems import ProblemError
+
+T = TypeVar("T", bound=Struct)
+
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?\Z", re.ASCII)
+_PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`\Z")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_STEP = re.compile(r"\[(\d+)\]|\.([^.\[\]]+)")
+_MAX_PARAMETERS = 32
+
+
+def body_as(decoder: msgspec.json.Decoder[T], body: bytes, slug: str = "request-invalid") -> T:
+    """The body as a struct; ProblemError `slug` says what is wrong and where."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        message = "the JSON is nested too deeply"
+        pointer = ""
+    except UnicodeDecodeError as error:
+        message, pointer = f"the body is not UTF-8 ({error.reason} at byte {error.start})", ""
+    except msgspec.ValidationError as error:
+        message, pointer = pointed(str(error))
+    except ValueError as error:  # msgspec.DecodeError among them
+        message, pointer = str(error), ""
+    raise refused(slug, pointer, message)
+
+
+def refused(slug: str, pointer: str, message: str) -> ProblemError:
+    """One fault as a problem."""
+    where = pointer or "the request"
+    return ProblemError(slug, f"{where}: {message}", errors=[{"pointer": pointer, "message": message}])
+
+
+def pointed(text: str) -> tuple[str, str]:
+    """msgspec's message, and its path as a JSON pointer: `$.actions[0].add` is `/actions/0/add`."""
+    pointer = ""
+    match = _PLACE.search(text)
+    if match is not None:
+        text = text[: match.start()]
+        # `[...]` is some key of an object: the pointer ends at the object.
+        path = match[1].split("[...]")[0]
+        pointer = "".join(f"/{_escaped(index or name)}" for index, name in _STEP.findall(path))
+    unknown = _UNKNOWN.match(text)
+    if unknown is not None:
+        pointer += f"/{_escaped(unknown[1])}"
+        text = "there is no field of this name here"
+    return text, pointer
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def query_as(query: bytes, kind: type[T]) -> T:
+    """A query string as a struct of its parameters. Unknown, repeated and malformed ones are refused."""
+    if not query:
+        return kind()
+    readers = _readers(kind)
+    values: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+        )
+    except ValueError as error:
+        raise refused("request-invalid", "", "the query string cannot be read: encode it as UTF-8") from error
+    for name, text in pairs:
+        read = readers.get(name)
+        if read is None:
+            known = ", ".join(sorted(readers)) or "none"
+            raise refused("request-invalid", f"/{_escaped(name)}", f"there is no such query parameter (known: {known})")
+        if name in values:
+            raise refused("request-invalid", f"/{name}", "the query parameter is given twice")
+        try:
+            values[name] = read(text)
+        except ValueError as error:
+            raise refused("request-invalid", f"/{name}", str(error)) from error
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        message, pointer = pointed(str(error))
+        raise refused("request-invalid", pointer, message) from error
+
+
+@cache
+def _readers(kind: type[Struct]) -> dict[str, Callable[[str], Any]]:
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return {field.encode_name: _reader(field.type) for field in info.fields}
+
+
+def _reader(kind: msgspec.inspect.Type) -> Callable[[str], Any]:
+    kind = _bare(kind)
+    options = [_bare(option) for option in kind.types] if isinstance(kind, msgspec.inspect.UnionType) else [kind]
+    if any(isinstance(option, msgspec.inspect.IntType) for option in options):
+        return _integer
+    if any(isinstance(option, msgspec.inspect.FloatType) for option in options):
+        return _number
+    if any(isinstance(option, msgspec.inspect.BoolType) for option in options):
+        return _boolean
+    return str
+
+
+def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    return kind.type if isinstance(kind, msgspec.inspect.Metadata) else kind
+
+
+def _integer(text: str) -> int:
+    if not _INTEGER.match(text):
+        raise ValueError("write a whole number in decimal digits, at most 9223372036854775807")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.match(text) or not math.isfinite(value := float(text)):
+        raise ValueError("write a number such as 5 or 0.5")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text == "true"

@@ -1,0 +1,125 @@
+"""The outermost layer, and the only middleware: request ids, authentication, and an answer whatever goes wrong.
+
+It is plain ASGI on purpose: one wrapper of Starlette's BaseHTTPMiddleware costs two thirds of the throughput.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from collections.abc import Iterable
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.api.answers import problem_answer
+from tarnlog_server.api.auth import LOCAL, Authenticator
+from tarnlog_server.api.bodies import ClientGone
+from tarnlog_server.api.operation import CALLER
+from tarnlog_server.api.readiness import Readiness
+
+_log = structlog.get_logger("tarnlog.http")
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+CLOSE = (b"connection", b"close")
+"""Said during a shutdown, so that no client sends its next request on a connection that is about to end."""
+OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
+
+
+class Edge:
+    """Wraps the router."""
+
+    def __init__(self, app: ASGIApp, auth: Authenticator, readiness: Readiness, routes: list[BaseRoute]) -> None:
+        self._app = app
+        self._auth = auth
+        self._readiness = readiness
+        self._routes = routes
+        self._process = secrets.token_hex(6).encode()
+        self._count = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        authorization, request_id = _of_interest(scope["headers"])
+        request_id = request_id or self._new_id()
+        header = (b"x-request-id", request_id)
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id.decode("ascii"))
+        started = False
+
+        async def identified(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message["headers"], header]
+                if self._readiness.closing:
+                    message["headers"].append(CLOSE)
+            await send(message)
+
+        try:
+            await self._admitted(scope, authorization)
+            await self._app(scope, receive, identified)
+            return
+        except ClientGone:
+            return
+        except ProblemError as problem:
+            response = problem_answer(problem)
+        except HTTPException as error:
+            response = self._unrouted(scope, error)
+        except Exception as error:
+            _log.error("unexpected error", method=scope["method"], path=scope["path"], exc_info=error)
+            if started:
+                raise
+            detail = f"the service failed; its log says more under request id {request_id.decode('ascii')}"
+            response = problem_answer(ProblemError("internal-error", detail))
+        await response(scope, receive, identified)
+
+    def _new_id(self) -> bytes:
+        """Unique: random for the process, then counted."""
+        return b"%s-%x" % (self._process, next(self._count))
+
+    async def _admitted(self, scope: Scope, authorization: bytes | None) -> None:
+        path = scope["path"]
+        if self._readiness.closing and path not in OPEN_PATHS:
+            raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
+        if self._auth.open or path in OPEN_PATHS:
+            scope[CALLER] = LOCAL
+            return
+        client = scope.get("client")
+        try:
+            scope[CALLER] = await self._auth.caller(authorization, client[0] if client else "")
+        except ProblemError:
+            if authorization is not None:
+                _log.warning("key refused", client=client[0] if client else None, path=path)
+            raise
+
+    def _unrouted(self, scope: Scope, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            allowed = sorted({method for route in self._matching(scope) for method in route.methods or ()})
+            names = ", ".join(allowed)
+            problem = ProblemError("method-not-allowed", f"{scope['method']} is not possible here; this is: {names}")
+            response = problem_answer(problem)
+            response.headers["allow"] = names
+            return response
+        return problem_answer(ProblemError("not-found", "there is nothing at this path; /docs shows what there is"))
+
+    def _matching(self, scope: Scope) -> Iterable[Route]:
+        for route in self._routes:
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                yield route
+
+
+def _of_interest(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, bytes | None]:
+    """The Authorization header, and the client's own id for the request if it is sane."""
+    authorization = request_id = None
+    for name, value in headers:
+        if name == b"authorization":
+            authorization = value
+        elif name == b"x-request-id" and _SANE_ID.match(value):
+            request_id = value
+    return authorization, request_id

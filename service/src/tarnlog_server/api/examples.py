@@ -1,0 +1,137 @@
+"""Examples for the OpenAPI document, of one table that runs through all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMMIT_ID = "018cc251-f400-7abc-8def-0123456789ab"
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "fields": [
+        {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+        {"name": "amount", "type": "double", "nullable": True, "metadata": {}},
+        {"name": "day", "type": "date", "nullable": True, "metadata": {}},
+    ],
+}
+_ID = "018cc251-f400-7000-8000-000000000001"
+_LOCATION = f"file:///data/sales/orders-{_ID}"
+PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 1}
+TABLE_REF: dict[str, Any] = {"name": "sales.orders", "id": _ID, "location": _LOCATION}
+TABLE: dict[str, Any] = {
+    **TABLE_REF,
+    "version": 13,
+    "schema": SCHEMA,
+    "partitionColumns": ["day"],
+    "properties": {"owner": "sales"},
+    "description": None,
+    "protocol": PROTOCOL,
+    "createdTime": 1704067200000,
+    "numFiles": 1,
+    "totalBytes": 4096,
+    "numRecords": 100,
+    "readOnly": False,
+}
+ADD: dict[str, Any] = {
+    "path": "day=2024-01-01/part-00000.parquet",
+    "partitionValues": {"day": "2024-01-01"},
+    "size": 4096,
+    "modificationTime": 1704067200000,
+    "dataChange": True,
+    "numRecords": 100,
+}
+COMMIT_REQUEST: dict[str, Any] = {
+    "operation": "WRITE",
+    "operationParameters": {"mode": "Append"},
+    "actions": [{"add": ADD}],
+}
+COMMITTED: dict[str, Any] = {
+    "outcome": "committed",
+    "commitId": COMMIT_ID,
+    "version": 13,
+    "seq": 0,
+    "timestamp": 1704067200000,
+    "replayed": False,
+    "attempts": 1,
+    "rebasedOver": [],
+}
+COMMIT: dict[str, Any] = {
+    "version": 13,
+    "seq": 0,
+    "commitId": COMMIT_ID,
+    "timestamp": 1704067200000,
+    "operation": "WRITE",
+    "operationParameters": {"mode": "Append"},
+    "operationMetrics": {},
+    "isBlindAppend": True,
+}
+VERSION: dict[str, Any] = {
+    "version": 13,
+    "timestamp": 1704067200000,
+    "commits": [COMMIT],
+    "actions": [{"add": ADD}],
+}
+CHANGE: dict[str, Any] = {
+    "version": 13,
+    "timestamp": 1704067200000,
+    "commits": [COMMIT],
+    "adds": [ADD],
+    "removes": [],
+}
+SNAPSHOT: dict[str, Any] = {
+    "version": 13,
+    "timestamp": 1704067200000,
+    "protocol": PROTOCOL,
+    "metaData": {
+        "id": _ID,
+        "name": "sales.orders",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": '{"type":"struct","fields":[]}',
+        "partitionColumns": ["day"],
+        "configuration": {"owner": "sales"},
+        "createdTime": 1704067200000,
+    },
+    "numFiles": 1,
+    "totalBytes": 4096,
+    "numRecords": 100,
+    "txns": {"orders-stream": 41},
+}
+RECORD_SKIP: dict[str, Any] = {
+    "path": "day=2024-01-01/part-00000.parquet",
+    "reason": "footer is damaged",
+    "operation": "MERGE",
+    "cooldownHours": 24,
+}
+SKIP: dict[str, Any] = {
+    "path": "day=2024-01-01/part-00000.parquet",
+    "skipTimestamp": 1704067200000,
+    "reason": "footer is damaged",
+    "operation": "MERGE",
+    "partitionValues": {"day": "2024-01-01"},
+    "size": 4096,
+    "retryAfter": 1704153600000,
+    "skipCount": 2,
+}
+CHECKPOINT: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "success",
+    "checkpointVersion": 13,
+    "numActions": 3,
+    "numFiles": 1,
+    "protocolVersion": 4,
+    "isMultiPart": False,
+}
+STATE: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "format": "avro-state",
+    "version": 13,
+    "numFiles": 1,
+    "numManifests": 1,
+    "numTombstones": 0,
+    "tombstoneRatio": 0.0,
+    "totalBytes": 4096,
+    "needsCompaction": False,
+    "status": "ours",
+}
+CACHE: dict[str, Any] = {
+    "versions": {"hits": 90, "misses": 10, "hitRate": 0.9, "size": 10, "maxSize": 1000, "ttlSeconds": 300.0}
+}

@@ -1,0 +1,50 @@
+"""Whether this replica may serve writes, and why not."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tarnlog.protocol.problems import ProblemError
+
+MAX_CLOCK_OFFSET_MS = 60_000
+"""In-commit timestamps come from our clock: further off than this, time travel would lie."""
+
+
+class Readiness:
+    """Reasons against serving writes, by the place they are about. None means ready. Reads are served regardless."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {"start": "the stores have not been checked yet"}
+        self.closed = asyncio.Event()
+        """Set once the service shuts down: streams end, and new requests are sent elsewhere."""
+
+    @property
+    def closing(self) -> bool:
+        return self.closed.is_set()
+
+    def checked(self, place: str, problems: tuple[str, ...], clock_offset_ms: int) -> None:
+        """What a check of a store found; it replaces what was known of the place."""
+        self._reasons.pop("start", None)
+        reasons = list(problems)
+        if abs(clock_offset_ms) > MAX_CLOCK_OFFSET_MS:
+            reasons.append(
+                f"this machine's clock is {abs(clock_offset_ms) / 1000:.0f} s "
+                f"{'behind' if clock_offset_ms > 0 else 'ahead of'} the store's: set it"
+            )
+        if reasons:
+            self._reasons[place] = " ".join(reasons)
+        else:
+            self._reasons.pop(place, None)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Every reason, with the place it is about."""
+        return [reason if place == "start" else f"{place}: {reason}" for place, reason in self._reasons.items()]
+
+    def require(self) -> None:
+        """ProblemError `not-ready` or `shutting-down` unless writes may be served."""
+        if self.closing:
+            raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
+        if self._reasons:
+            detail = "this replica serves no writes; nothing was written. " + "; ".join(self.reasons)
+            raise ProblemError("not-ready", detail, retry_after=5.0)

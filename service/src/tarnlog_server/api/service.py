@@ -1,0 +1,150 @@
+"""The service about itself: health, metrics and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.api.answers import json_answer
+from tarnlog_server.api.bodies import BodyLimits, read_body
+from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.examples import CACHE
+from tarnlog_server.api.operation import Operation, Result, audited, caller_of
+from tarnlog_server.api.parameters import NoQuery
+from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.usecases.caches import CacheStats
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.tables import parse_name
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TAG = "service"
+
+
+class HealthView(Struct, frozen=True):
+    """The service is well."""
+
+    status: str
+
+
+class Invalidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to drop from the caches: one table, or everything."""
+
+    table: str | None = None
+
+
+_INVALIDATE = msgspec.json.Decoder(Invalidate)
+
+
+class ServiceRoutes:
+    """The operations about the service."""
+
+    def __init__(
+        self, coordinator: Coordinator, readiness: Readiness, limits: BodyLimits, metrics: Callable[[], bytes]
+    ) -> None:
+        self._coordinator = coordinator
+        self._readiness = readiness
+        self._limits = limits
+        self._metrics = metrics
+
+    async def live(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        return json_answer(HealthView("live"))
+
+    async def ready(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        self._readiness.require()
+        return json_answer(HealthView("ready"))
+
+    async def metrics(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        return Response(self._metrics(), media_type=METRICS_TYPE)
+
+    async def caches(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        return json_answer(self._coordinator.caches.stats())
+
+    async def invalidate(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        body = await read_body(request, self._limits, self._coordinator.world)
+        wanted = body_as(_INVALIDATE, body) if body else Invalidate()
+        caller = caller_of(request)
+        location = None
+        if wanted.table is not None:
+            name = parse_name(wanted.table)
+            audited(request, table=str(name))
+            caller.require("admin", name.namespace)
+            location = (await self._coordinator.open_tables.get(name)).live.location
+        elif caller.namespaces is not None:
+            raise ProblemError("forbidden", f"key {caller.id!r} is limited to namespaces: name one of its tables")
+        return json_answer(self._coordinator.caches.invalidate(location))
+
+    def operations(self) -> list[Operation]:
+        """What is served here."""
+        counts = dict.fromkeys(CACHE, 10)
+        return [
+            Operation(
+                id="live",
+                method="GET",
+                path="/v1/health/live",
+                endpoint=self.live,
+                tag=_TAG,
+                summary="Is the process alive?",
+                description="Answers as long as the process can answer at all. Needs no key.",
+                scope=None,
+                results={200: Result("Alive", HealthView, {"status": "live"})},
+            ),
+            Operation(
+                id="ready",
+                method="GET",
+                path="/v1/health/ready",
+                endpoint=self.ready,
+                tag=_TAG,
+                summary="May writes be sent here?",
+                description="503 names the reason: a store that breaks its promises, a clock that is off, a shutdown. "
+                "Needs no key.",
+                scope=None,
+                results={200: Result("Ready", HealthView, {"status": "ready"})},
+                problems=("not-ready", "shutting-down"),
+            ),
+            Operation(
+                id="metrics",
+                method="GET",
+                path="/metrics",
+                endpoint=self.metrics,
+                tag=_TAG,
+                summary="Metrics for Prometheus",
+                description="In the text format.",
+                results={200: Result("The metrics", media=METRICS_TYPE)},
+            ),
+            Operation(
+                id="cacheStats",
+                method="GET",
+                path="/v1/cache",
+                endpoint=self.caches,
+                tag=_TAG,
+                summary="How the caches do",
+                description="Hit rates since the start, by cache.",
+                results={200: Result("Statistics by cache", dict[str, CacheStats], CACHE)},
+            ),
+            Operation(
+                id="invalidateCache",
+                method="POST",
+                path="/v1/cache/invalidate",
+                endpoint=self.invalidate,
+                tag=_TAG,
+                summary="Drop what is cached",
+                description="Of one table, or everything. Nothing is lost by it. Needs scope `admin`.",
+                scope="admin",
+                changes="invalidate caches",
+                body=Invalidate,
+                body_optional=True,
+                example={},
+                results={200: Result("How many entries went, by cache", dict[str, int], counts)},
+                problems=("table-not-found", "table-name-invalid", "not-ready", "shutting-down"),
+            ),
+        ]

@@ -1,0 +1,113 @@
+"""States over HTTP: write one now, write one from scratch, and see how a table's newest one does."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tarnlog.protocol.tables import WriteCheckpoint, WriteCompaction
+from tarnlog_server.api.answers import json_answer
+from tarnlog_server.api.bodies import BodyLimits, read_body
+from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.examples import CHECKPOINT, STATE
+from tarnlog_server.api.operation import Operation, Result, audited, table_of
+from tarnlog_server.api.parameters import NoQuery
+from tarnlog_server.usecases.checkpoints import CheckpointView, StateView
+from tarnlog_server.usecases.coordinator import Coordinator
+
+_CHECKPOINT = msgspec.json.Decoder(WriteCheckpoint)
+_COMPACTION = msgspec.json.Decoder(WriteCompaction)
+_TAG = "states"
+# An older table is first raised to the protocol that has states, which is a commit like any other.
+_WRITING = (
+    "commit-conflict",
+    "table-read-only",
+    "protocol-not-supported",
+    "too-many-waiting",
+    "commit-contended",
+    "commit-unknown",
+    "not-ready",
+    "shutting-down",
+)
+
+
+class StateRoutes:
+    """The operations on states."""
+
+    def __init__(self, coordinator: Coordinator, limits: BodyLimits) -> None:
+        self._coordinator = coordinator
+        self._limits = limits
+
+    async def checkpoint(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        body = await read_body(request, self._limits, self._coordinator.world)
+        wanted = body_as(_CHECKPOINT, body) if body else WriteCheckpoint()
+        written = await self._coordinator.checkpoints.checkpoint(table_of(request), wanted.format)
+        return _told(request, written)
+
+    async def compact(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        body = await read_body(request, self._limits, self._coordinator.world)
+        if body:
+            body_as(_COMPACTION, body)
+        return _told(request, await self._coordinator.checkpoints.compact(table_of(request)))
+
+    async def state(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        return json_answer(await self._coordinator.checkpoints.describe(table_of(request)))
+
+    def operations(self) -> list[Operation]:
+        """What is served here."""
+        return [
+            Operation(
+                id="checkpoint",
+                method="POST",
+                path="/v1/tables/{table}/checkpoint",
+                endpoint=self.checkpoint,
+                tag=_TAG,
+                summary="Write a state now",
+                description="Of the newest version, in the table's format or the one given. Commits go on meanwhile; "
+                "sent twice, it does no harm. Needs scope `write`.",
+                scope="write",
+                changes="checkpoint",
+                body=WriteCheckpoint,
+                body_optional=True,
+                example={"format": "avro"},
+                results={200: Result("The state that was written", CheckpointView, CHECKPOINT)},
+                problems=_WRITING,
+            ),
+            Operation(
+                id="compact",
+                method="POST",
+                path="/v1/tables/{table}/compact",
+                endpoint=self.compact,
+                tag=_TAG,
+                summary="Write a state from scratch",
+                description="An Avro state without tombstones, in few manifests with tight bounds. The data files stay "
+                "as they are. Needs scope `write`.",
+                scope="write",
+                changes="compact",
+                body=WriteCompaction,
+                body_optional=True,
+                example={},
+                results={200: Result("The state that was written", CheckpointView, CHECKPOINT)},
+                problems=_WRITING,
+            ),
+            Operation(
+                id="describeState",
+                method="GET",
+                path="/v1/tables/{table}/state",
+                endpoint=self.state,
+                tag=_TAG,
+                summary="How the newest state does",
+                description="The newest state that this replica opened the table from or wrote. `status` is `ours`, "
+                "`foreign` for another writer's, `none` when there is no state: the log alone tells the table.",
+                results={200: Result("The state", StateView, STATE)},
+            ),
+        ]
+
+
+def _told(request: Request, written: CheckpointView) -> Response:
+    audited(request, version=written.checkpoint_version, files=written.num_files)
+    return json_answer(written)

@@ -1,0 +1,126 @@
+"""The only place that builds adapters: from settings to a running service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+
+from tarnlog_server.adapters.delayed_store import DelayedStore
+from tarnlog_server.adapters.metered_store import MeteredStore
+from tarnlog_server.adapters.open_store import open_store
+from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
+from tarnlog_server.adapters.system_world import SystemWorld
+from tarnlog_server.api.app import ApiSettings, Application, create_app
+from tarnlog_server.api.auth import ApiKey
+from tarnlog_server.api.bodies import BodyLimits
+from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.jobs.keep_states import keep_states
+from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
+from tarnlog_server.jobs.supervised import cancelled, supervised
+from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
+from tarnlog_server.ports.world import World
+from tarnlog_server.settings import BadSettings, Settings
+from tarnlog_server.telemetry.metrics import PrometheusTelemetry
+from tarnlog_server.usecases.committer import CommitterSettings
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.probe import ProbeReport
+from tarnlog_server.usecases.roots import Root, Roots
+
+
+class Service:
+    """One replica with everything around it. `app` is what an HTTP server runs."""
+
+    def __init__(self, settings: Settings, world: World | None = None) -> None:
+        self.settings = settings
+        self.world = world or SystemWorld()
+        self.telemetry = PrometheusTelemetry()
+        self.readiness = Readiness()
+        self.coordinator = self._coordinator()
+        self.telemetry.watch_open_tables(lambda: len(self.coordinator.open_tables.opened()))
+        self._background: list[asyncio.Task[None]] = []
+        self.app = self._app()
+
+    async def stop_serving(self) -> None:
+        """Answer everyone who waits and end the streams; nothing new is taken on. The first half of a shutdown."""
+        self.readiness.closed.set()
+        await cancelled(*self._background)
+        await self.coordinator.open_tables.close(self.settings.shutdown_grace_seconds)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Check the stores before the first request, watch them meanwhile, and close them after the last."""
+        roots = self.coordinator.roots.all
+        passed = await attempted(lambda: check_stores(roots, self.world, self._checked))
+        watch = asyncio.create_task(keep_checking(roots, self.world, self._checked, passed=passed), name="store checks")
+        self._background = self._jobs()
+        try:
+            yield
+        finally:
+            self.readiness.closed.set()
+            await cancelled(watch, *self._background)
+            await self.coordinator.close(self.settings.shutdown_grace_seconds)
+
+    def _jobs(self) -> list[asyncio.Task[None]]:
+        """What works on tables in the background; it must have ended before the tables are closed."""
+        if not self.settings.background_states:
+            return []
+        states = supervised("states", lambda: keep_states(self.coordinator), self.world)
+        return [asyncio.create_task(states, name="states")]
+
+    def _checked(self, place: str, report: ProbeReport) -> None:
+        self.readiness.checked(place, report.problems, report.clock_offset_ms)
+
+    def _coordinator(self) -> Coordinator:
+        settings = self.settings
+        committing = CommitterSettings(
+            max_waiting=settings.max_waiting,
+            max_waiting_bytes=settings.max_waiting_bytes,
+            deadline_seconds=settings.commit_deadline_seconds,
+            head_max_age_seconds=settings.head_max_age_seconds,
+        )
+        return Coordinator(
+            Roots(
+                self._root("warehouse", settings.warehouse), *(self._root("locations", u) for u in settings.locations)
+            ),
+            self.world,
+            self.telemetry,
+            committing,
+            cache_ttl_seconds=settings.cache_ttl_seconds,
+            cache_max_versions=settings.cache_max_versions,
+            max_open_tables=settings.max_open_tables,
+        )
+
+    def _root(self, setting: str, uri: str) -> Root:
+        try:
+            store: ObjectStore = open_store(
+                uri, s3_endpoint=self.settings.s3_endpoint, s3_client=self.settings.s3_client
+            )
+        except (StoreRefused, OSError, ValueError) as error:
+            raise BadSettings(f"TARNLOG_{setting.upper()} cannot be used: {error}.") from error
+        remote = not store.uri.startswith(("file:", "memory:"))
+        delay = self.settings.test_store_delay_ms / 1000
+        if delay:
+            store = DelayedStore(store, delay, self.world.sleep)
+        store = MeteredStore(store, self.telemetry.storage, monotonic=self.world.monotonic)
+        if remote:
+            store = RetryingReadsStore(store, sleep=self.world.sleep, rng=self.world.rng)
+        hedge = remote if self.settings.hedge == "auto" else self.settings.hedge == "on"
+        return Root(store.uri, store, hedge)
+
+    def _app(self) -> Application:
+        settings = self.settings
+        keys = tuple(
+            ApiKey(id=key.id, sha256=key.sha256, scope=key.scope, namespaces=key.namespaces)
+            for key in settings.api_keys
+        )
+        limits = BodyLimits(sent=settings.max_body_bytes, inflated=settings.max_inflated_bytes)
+        return create_app(
+            self.coordinator,
+            self.readiness,
+            ApiSettings(keys=keys, limits=limits),
+            metrics=self.telemetry.exposition,
+            lifespan=self.lifespan,
+        )

@@ -1,0 +1,123 @@
+"""`serve`: the service in this process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from tarnlog_server.bootstrap import Service
+from tarnlog_server.settings import BadSettings, Settings, load_settings
+from tarnlog_server.telemetry.logs import configure_logs
+
+GRACE_BEYOND_SECONDS = 5.0
+LAST_REQUESTS_SECONDS = 0.25
+"""How long a shutdown still answers requests that were on their way before idle connections are closed."""
+
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients and proxies keep idle connections, so that it is they who close them."""
+
+BACKLOG = 2048
+
+
+def serve(
+    host: str | None = None,
+    port: int | None = None,
+    warehouse: str | None = None,
+    config: str | Path | None = None,
+) -> int:
+    """Run the service; arguments beat settings. The exit code: 0 after SIGTERM or Ctrl-C, 2 for bad settings."""
+    try:
+        settings = load_settings(config, host=host, port=port, warehouse=warehouse)
+        configure_logs(settings.log_level, settings.log_format)
+        service = Service(settings)
+        listening = _listen(settings)
+    except BadSettings as error:
+        sys.stderr.write(f"tarnlog: {error}\n")
+        return 2
+    server = _Server(service)
+    # What is there now lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    with contextlib.closing(listening):
+        _run(server, listening)
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, except that a shutdown first answers everyone who waits, and that SIGTERM ends the process with 0."""
+
+    def __init__(self, service: Service) -> None:
+        config = uvicorn.Config(
+            service.app,
+            http="httptools",
+            loop="uvloop" if sys.platform != "win32" else "asyncio",
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=int(service.settings.shutdown_grace_seconds + GRACE_BEYOND_SECONDS),
+        )
+        super().__init__(config)
+        self._service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            url = f"http://{shown}:{port}"
+            warehouse = self._service.coordinator.roots.warehouse.uri
+            sys.stdout.write(f"tarnlog serves {warehouse} on {url} (API: {url}/docs)\n")
+            sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        answered = asyncio.create_task(self._service.stop_serving(), name="answer everyone")
+        try:
+            # A request under way on an idle connection would be cut off: everyone is told to go elsewhere first.
+            await asyncio.sleep(LAST_REQUESTS_SECONDS)
+            await super().shutdown(sockets)
+        finally:
+            await asyncio.gather(answered, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _run(server: _Server, listening: socket.socket) -> None:
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve([listening]))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        listening.close()
+        raise BadSettings(
+            f"TARNLOG_HOST {settings.host}, TARNLOG_PORT {settings.port}: cannot listen there ({error.strerror}); "
+            "stop what does, or choose another port"
+        ) from error
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,98 @@
+"""JSON checkpoints, read: ours, those of others, and the oldest form, one object with lists of actions.
+
+A single checkpoint and the manifest of one in parts have the same name; the content tells. Parts are decoded one by
+one, in any order and in parallel, and then joined, which checks that none is missing or from another checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from tarnlog.protocol.action_json import decode_lines, from_object
+from tarnlog.protocol.actions import TYPES_BY_WIRE_NAME, Action, CommitInfo, MetaData
+from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, PartsManifest, join_parts
+from tarnlog_server.codec.damage import names_object
+from tarnlog_server.codec.sealed_lines import unseal
+from tarnlog_server.codec.table_state import State
+from tarnlog_server.codec.version_file import CorruptObject
+
+
+class _CommitInfo(Struct, frozen=True):
+    checkpoint: CheckpointInfo
+
+
+class _FirstLine(Struct, frozen=True, rename="camel"):
+    commit_info: _CommitInfo
+
+
+_FIRST_LINE = msgspec.json.Decoder(_FirstLine)
+_ANY = msgspec.json.Decoder()
+_IS_MANIFEST = {"checkpointId", "parts"}
+
+
+def decode_checkpoint(key: str, version: int, data: bytes) -> State | PartsManifest:
+    """The state in a checkpoint's object, or the manifest that names its parts; CorruptObject names the object."""
+    manifest = None if data[:1] in (b"\x01", b"\x1f") else _manifest(key, data)
+    if manifest is None:
+        return join_parts(key, version, None, [decode_part(key, data)])
+    if manifest.version != version:
+        raise CorruptObject(key, f"it describes version {manifest.version} in the place of {version}")
+    return manifest
+
+
+def decode_part(key: str, data: bytes) -> CheckpointPart:
+    """The lines of one object: a single checkpoint or a part of one."""
+    text, ours = unseal(key, data)
+    with names_object(key, "it"):
+        if not ours:
+            return CheckpointPart(key, None, _actions_of_others(key, text))
+        first, _, rest = text.partition(b"\n")
+        info = _FIRST_LINE.decode(first).commit_info.checkpoint
+        return CheckpointPart(key, info, [line for line in decode_lines(rest) if isinstance(line, Action)])
+
+
+def _manifest(key: str, data: bytes) -> PartsManifest | None:
+    try:
+        found = _ANY.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not found.keys() >= _IS_MANIFEST:
+        return None
+    with names_object(key, "its list of parts"):
+        manifest = msgspec.convert(found, PartsManifest)
+    if manifest.format != "json":
+        raise CorruptObject(key, f"its parts have the format {manifest.format!r}, but only json is known here")
+    return manifest
+
+
+def _actions_of_others(key: str, text: bytes) -> list[Action]:
+    try:
+        whole = _ANY.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        whole = None
+    if isinstance(whole, dict) and any(isinstance(body, list) for body in whole.values()):
+        actions = _one_object(whole)
+    else:
+        actions = [line for line in decode_lines(text) if not isinstance(line, CommitInfo)]
+    if not actions:
+        raise CorruptObject(key, "it holds no action")
+    return actions
+
+
+def _one_object(whole: dict[str, Any]) -> list[Action]:
+    """The oldest form: a member a type, files in a list. Its metaData need not tell a format."""
+    actions = []
+    for name, found in whole.items():
+        kind = TYPES_BY_WIRE_NAME.get(name)
+        if kind is None or found is None or kind is CommitInfo:
+            continue
+        for body in found if isinstance(found, list) else [found]:
+            if kind is MetaData and isinstance(body, dict):
+                body = body | {"format": body.get("format") or {}}
+            action = from_object(kind, body)
+            if isinstance(action, Action):
+                actions.append(action)
+    return actions

@@ -1,0 +1,172 @@
+"""Parquet checkpoints: a state as Delta's columns, in one file or in parts that stay below a size.
+
+Pages carry checksums, the file's metadata our facts, and the small `.checkpoint.json`, written last, the SHA-256 of
+each file and of itself. A file without our facts is another writer's and is replayed as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from tarnlog.protocol.actions import Action, Add, Protocol, Remove
+from tarnlog_server.codec import checkpoint_order, checkpoint_schema
+from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, EncodedCheckpoint
+from tarnlog_server.codec.damage import (
+    NO_SHA256,
+    check_document,
+    check_sha256,
+    names_object,
+    seal_document,
+    sha256_hex,
+)
+from tarnlog_server.codec.side_facts import body, from_body, side_facts
+from tarnlog_server.codec.table_state import StateFacts, StateFile, StateRemove
+from tarnlog_server.codec.version_file import CorruptObject
+
+Compression = Literal["snappy", "zstd", "gzip", "none"]
+_BATCH = 20_000
+_BYTES_PER_ROW = 1024
+"""More than a row takes, so that a batch never overshoots a small limit by much."""
+_INFO, _PROTOCOL = b"tarnlog.checkpoint", b"tarnlog.protocol"
+
+
+class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """`.checkpoint.json`. `size` counts actions; `parts` is None for a single file; ours has checksums, one a file."""
+
+    sha256: str | None = msgspec.field(default=None, name="sha256")
+    version: int
+    size: int
+    parts: int | None = None
+    created_time: int = 0
+    checksums: tuple[str, ...] = ()
+
+
+_PARQUET_INFO = msgspec.json.Decoder(ParquetInfo)
+_CHECKPOINT_INFO = msgspec.json.Decoder(CheckpointInfo)
+
+
+def encode_parquet(
+    facts: StateFacts,
+    files: Iterable[StateFile],
+    *,
+    compression: Compression = "snappy",
+    max_file_size: int = 128 * 1024 * 1024,
+) -> Iterator[EncodedCheckpoint]:
+    """The files of a checkpoint, in order; a single one is number 1 and last. `files` are sorted by path."""
+    if compression not in ("snappy", "zstd", "gzip", "none"):
+        raise ValueError(f"compression is snappy, zstd, gzip or none, not {compression!r}")
+    rows = itertools.chain(
+        (checkpoint_schema.PLAIN_DELTA_TABLE if isinstance(a, Protocol) else a for a in checkpoint_order.head(facts)),
+        checkpoint_order.tail(facts, files),
+    )
+    per_batch = max(1, min(_BATCH, max_file_size // _BYTES_PER_ROW))
+    batches = iter(lambda: list(itertools.islice(rows, per_batch)), [])
+    batch = next(batches, None)
+    for number in itertools.count(1):
+        out = io.BytesIO()
+        actions, largest = 0, 0
+        with pq.ParquetWriter(
+            out,
+            checkpoint_schema.SCHEMA,
+            compression=compression,
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer:
+            while batch and (actions == 0 or out.tell() + largest <= max_file_size):
+                before = out.tell()
+                writer.write_batch(_record_batch(batch))
+                largest = max(largest, out.tell() - before)
+                actions += len(batch)
+                batch = next(batches, None)
+            last = batch is None
+            writer.add_key_value_metadata(_file_metadata(facts, number, last=last))
+        yield EncodedCheckpoint(out.getvalue(), number, actions, last)
+        if last:
+            return
+
+
+def encode_parquet_info(version: int, size: int, files: Sequence[EncodedCheckpoint], created_time: int) -> bytes:
+    """The bytes of `.checkpoint.json` for all files of the checkpoint, in order."""
+    return encode_parquet_checksums(version, size, [sha256_hex(file.data) for file in files], created_time)
+
+
+def encode_parquet_checksums(version: int, size: int, checksums: Sequence[str], created_time: int) -> bytes:
+    """The same for a writer that kept no file's bytes, but their SHA-256."""
+    info = ParquetInfo(
+        sha256=NO_SHA256,
+        version=version,
+        size=size,
+        parts=len(checksums) if len(checksums) > 1 else None,
+        created_time=created_time,
+        checksums=tuple(checksums),
+    )
+    return seal_document(msgspec.json.encode(info))
+
+
+def decode_parquet_info(key: str, version: int, data: bytes) -> ParquetInfo:
+    """What the small file says; CorruptObject names the object."""
+    with names_object(key, "it"):
+        info = _PARQUET_INFO.decode(data)
+        if info.sha256 is not None:
+            check_document(key, data, info.sha256)
+        elif info.checksums:
+            raise CorruptObject(key, "its checksum is missing")
+    if info.version != version:
+        raise CorruptObject(key, f"it describes version {info.version} in the place of {version}")
+    if info.checksums and len(info.checksums) != (info.parts or 1):
+        raise CorruptObject(key, f"it knows {len(info.checksums)} checksums for {info.parts or 1} files")
+    return info
+
+
+def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> CheckpointPart:
+    """The rows of one file, for `join_parts`; CorruptObject names the object. Check `sha256` whenever it is known."""
+    check_sha256(key, data, sha256)
+    with names_object(key, "its Parquet data"):
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        metadata: dict[bytes, bytes] = file.metadata.metadata or {}
+        info = _CHECKPOINT_INFO.decode(metadata[_INFO]) if _INFO in metadata else None
+        present = [name for name in checkpoint_schema.COLUMNS if name in file.schema_arrow.names]
+        actions: list[Action] = []
+        stamps: list[tuple[int, int]] = []
+        for batch in file.iter_batches(batch_size=_BATCH, columns=present):
+            for name in present:
+                _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(batch.column(name)), actions, stamps)
+        if info is None:
+            return CheckpointPart(key, None, actions)
+        if _PROTOCOL in metadata:
+            own = from_body(Protocol, metadata[_PROTOCOL])
+            actions = [own if isinstance(action, Protocol) else action for action in actions]
+        versions, times = [stamp[0] for stamp in stamps], [stamp[1] for stamp in stamps]
+        return CheckpointPart(key, msgspec.structs.replace(info, versions=versions, times=times), actions)
+
+
+def _take(kind: type[Action], rows: list[dict[str, Any]], actions: list[Action], stamps: list[tuple[int, int]]) -> None:
+    """Add the rows of one column to the actions; files and removes also say when they were written."""
+    if kind is Add or kind is Remove:
+        version, time = checkpoint_schema.ADDED_AT if kind is Add else checkpoint_schema.REMOVED_AT
+        stamps.extend((row.pop(version, 0), row.pop(time, 0)) for row in rows)
+    actions.extend(checkpoint_schema.from_row(kind, row) for row in rows)
+
+
+def _record_batch(items: Sequence[Action | StateFile | StateRemove]) -> pa.RecordBatch:
+    columns: dict[str, list[dict[str, Any] | None]] = {name: [None] * len(items) for name in checkpoint_schema.COLUMNS}
+    for index, item in enumerate(items):
+        name, row = checkpoint_schema.to_row(item)
+        columns[name][index] = row
+    arrays = [checkpoint_schema.column_array(name, rows) for name, rows in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=checkpoint_schema.SCHEMA)
+
+
+def _file_metadata(facts: StateFacts, number: int, *, last: bool) -> dict[bytes, bytes]:
+    first = number == 1
+    info = CheckpointInfo(version=facts.version, part=number, last=last, facts=side_facts(facts) if first else None)
+    own = {_INFO: msgspec.json.encode(info)}
+    return own | {_PROTOCOL: bytes(body(facts.protocol))} if first else own

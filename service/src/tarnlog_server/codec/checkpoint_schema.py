@@ -1,0 +1,176 @@
+"""The columns of a Parquet checkpoint: Delta's five, a struct an action type, and how actions become their rows.
+
+Delta's members come first and mean what they mean there. Ours follow inside the same structs, where Delta's readers do
+not look; `extra` is the JSON of fields that this version does not know. The protocol column speaks Delta's numbers, in
+which our tables are plain ones (1/2): a Delta reader refuses the versions of this format. The true protocol is in the
+file's metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+
+from tarnlog.protocol.action_json import from_object, unknown_fields
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
+from tarnlog_server.codec.table_state import StateFile, StateRemove
+
+PLAIN_DELTA_TABLE = Protocol(min_reader_version=1, min_writer_version=2)
+ADDED_AT = ("addedAtVersion", "addedAtTimestamp")
+REMOVED_AT = ("removedAtVersion", "removedAtTimestamp")
+
+_TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
+_MAP, _LIST = pa.map_(pa.string(), pa.string()), pa.list_(pa.string())
+
+_PROTOCOL = {
+    "minReaderVersion": pa.int32(),
+    "minWriterVersion": pa.int32(),
+    "readerFeatures": _LIST,
+    "writerFeatures": _LIST,
+}
+_META_DATA = {
+    "id": _TEXT,
+    "name": _TEXT,
+    "description": _TEXT,
+    "format": pa.struct([("provider", _TEXT), ("options", _MAP)]),
+    "schemaString": _TEXT,
+    "partitionColumns": _LIST,
+    "configuration": _MAP,
+    "createdTime": _LONG,
+    "extra": _TEXT,
+}
+_TXN = {"appId": _TEXT, "version": _LONG, "lastUpdated": _LONG, "extra": _TEXT}
+_ADD = {
+    "path": _TEXT,
+    "partitionValues": _MAP,
+    "size": _LONG,
+    "modificationTime": _LONG,
+    "dataChange": _FLAG,
+    "stats": _TEXT,
+    "tags": _MAP,
+    "minValues": _MAP,
+    "maxValues": _MAP,
+    "numRecords": _LONG,
+    "footerStartOffset": _LONG,
+    "footerEndOffset": _LONG,
+    "hotcacheStartOffset": _LONG,
+    "hotcacheLength": _LONG,
+    "hasFooterOffsets": _FLAG,
+    "timeRangeStart": _TEXT,
+    "timeRangeEnd": _TEXT,
+    "splitTags": _LIST,
+    "deleteOpstamp": _LONG,
+    "numMergeOps": pa.int32(),
+    "docMappingJson": _TEXT,
+    "docMappingRef": _TEXT,
+    "uncompressedSizeBytes": _LONG,
+    "companionSourceFiles": _LIST,
+    "companionDeltaVersion": _LONG,
+    "companionFastFieldMode": _TEXT,
+    ADDED_AT[0]: _LONG,
+    ADDED_AT[1]: _LONG,
+    "extra": _TEXT,
+}
+_REMOVE = {
+    "path": _TEXT,
+    "deletionTimestamp": _LONG,
+    "dataChange": _FLAG,
+    "extendedFileMetadata": _FLAG,
+    "partitionValues": _MAP,
+    "size": _LONG,
+    "tags": _MAP,
+    REMOVED_AT[0]: _LONG,
+    REMOVED_AT[1]: _LONG,
+    "extra": _TEXT,
+}
+COLUMNS: dict[str, type[Action]] = {
+    "txn": Txn,
+    "add": Add,
+    "remove": Remove,
+    "metaData": MetaData,
+    "protocol": Protocol,
+}
+_MEMBERS = {"txn": _TXN, "add": _ADD, "remove": _REMOVE, "metaData": _META_DATA, "protocol": _PROTOCOL}
+SCHEMA = pa.schema([(name, pa.struct(list(_MEMBERS[name].items()))) for name in COLUMNS])
+_NAMES = {kind: name for name, kind in COLUMNS.items()}
+
+
+def to_row(item: Action | StateFile | StateRemove) -> tuple[str, dict[str, Any]]:
+    """The column that an item is written to, and its struct there."""
+    if isinstance(item, StateFile):
+        action: Action = item.add
+        stamps = dict(zip(ADDED_AT, (item.added_at_version, item.added_at_timestamp), strict=True))
+    elif isinstance(item, StateRemove):
+        action = item.remove
+        stamps = dict(zip(REMOVED_AT, (item.version, item.deletion_timestamp), strict=True))
+    else:
+        action, stamps = item, {}
+    row: dict[str, Any] = msgspec.to_builtins(action) | stamps
+    unknown = unknown_fields(action)
+    if unknown:
+        row["extra"] = msgspec.json.encode(unknown).decode()
+    return _column(action), row
+
+
+def _column(action: Action) -> str:
+    return next(name for kind, name in _NAMES.items() if isinstance(action, kind))
+
+
+def column_array(name: str, rows: list[dict[str, Any] | None]) -> pa.Array:
+    """One column of a batch. Member by member, which is several times faster than whole structs."""
+    present = [row or {} for row in rows]
+    children = [_child([row.get(member) for row in present], kind) for member, kind in _MEMBERS[name].items()]
+    absent = pa.array([row is None for row in rows], _FLAG)
+    return pa.StructArray.from_arrays(children, fields=list(SCHEMA.field(name).type), mask=absent)
+
+
+def _child(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kind is _MAP:
+        values = [None if value is None else list(value.items()) for value in values]
+    elif pa.types.is_struct(kind):
+        values = [value and {**value, "options": list(value["options"].items())} for value in values]
+    return pa.array(values, kind)
+
+
+def from_row(kind: type[Action], row: dict[str, Any]) -> Action:
+    """The action in a struct, whose nulls are absent members; msgspec.ValidationError says what is wrong."""
+    extra = row.pop("extra", None)
+    if extra is not None:
+        unknown = msgspec.json.decode(extra)
+        if not isinstance(unknown, dict):
+            raise msgspec.ValidationError("extra: expected a JSON object")
+        return cast(Action, from_object(kind, unknown | row))
+    try:
+        return msgspec.convert(row, kind)
+    except msgspec.ValidationError:
+        return cast(Action, from_object(kind, msgspec.to_builtins(row)))
+
+
+def members(column: pa.StructArray) -> list[dict[str, Any]]:
+    """The structs of a column that are there, as dicts without their null members."""
+    some = column.drop_null()
+    rows: list[dict[str, Any]] = [{} for _ in range(len(some))]
+    for index, field in enumerate(some.type):
+        child = some.field(index)
+        if child.null_count == len(child):
+            continue  # most members of most tables
+        for row, value in zip(rows, _values(child), strict=True):
+            if value is not None:
+                row[field.name] = value
+    return rows
+
+
+def _values(child: pa.Array) -> list[Any]:
+    """The Python values of an array. Maps are cut out of their keys and items, a scalar an entry would be slow."""
+    if not pa.types.is_map(child.type) or child.offset:
+        values: list[Any] = child.to_pylist(maps_as_pydicts="strict")
+        return values
+    ends = child.offsets.to_pylist()
+    keys, items = child.keys.to_pylist(), child.items.to_pylist()
+    present = child.is_valid().to_pylist()
+    return [
+        dict(zip(keys[start:end], items[start:end], strict=True)) if there else None
+        for there, start, end in zip(present, ends[:-1], ends[1:], strict=True)
+    ]

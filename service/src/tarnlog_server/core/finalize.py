@@ -1,0 +1,129 @@
+"""The last look at a commit, on the very head it will follow: what it says becomes exactly what is written."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+
+from tarnlog.protocol.action_json import encode_action, with_unknown_fields
+from tarnlog.protocol.actions import Action, MetaData, Protocol, Skip
+from tarnlog.protocol.paths import path_key
+from tarnlog.protocol.problems import ProblemError
+from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
+from tarnlog_server.core.conflict import add_to_registry, merge_registry
+from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution
+from tarnlog_server.core.intent import Intent, footprint_of
+from tarnlog_server.core.protocol_gate import unsupported_for_writing
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.table_settings import PropertyError, check_properties
+from tarnlog_server.core.validate import invalid
+
+
+@functools.lru_cache(maxsize=512)
+def schema_of(schema_string: str) -> Schema:
+    """A table's schema, parsed once for each spelling of it. A foreign schema that cannot be parsed counts as empty."""
+    try:
+        return parse_schema_string(schema_string)
+    except SchemaError:
+        return Schema(())
+
+
+def finalize(intent: Intent, head: Snapshot) -> None:
+    """Check `intent` against `head` and fix its actions and bytes. Raises ProblemError."""
+    if head.dropped and not intent.for_dropped:
+        raise ProblemError("table-not-found", "the table was dropped; create it again or use another name")
+    lacking = unsupported_for_writing(head.protocol)
+    if lacking is not None:
+        raise ProblemError("protocol-not-supported", f"writing to this table needs {lacking}; nothing was written")
+    _check_partitioning(intent, head)
+    if intent.evaluate is not None:
+        _rewrite(intent, intent.evaluate(head))
+    live = head.files.live
+    for key, add in intent.footprint.adds.items():
+        if live(key) is not None:
+            message = f"{add.path!r} is already a live file of the table: give new files new names"
+            raise invalid([{"pointer": "/actions", "message": message}])
+    if intent.footprint.metadata or intent.footprint.protocol or intent.footprint.skips:
+        _rewrite(intent, tuple(_finalized(action, intent, head) for action in intent.actions))
+
+
+def _check_partitioning(intent: Intent, head: Snapshot) -> None:
+    """Only another writer can change the partition columns; files of the old ones then do not fit any more."""
+    columns = head.metadata.partition_columns if head.metadata is not None else ()
+    if intent.partition_columns is not None and intent.partition_columns != columns:
+        message = f"the table's partition columns are {list(columns)} now: read the table again and write new files"
+        raise invalid([{"pointer": "/actions", "message": message}])
+
+
+def _rewrite(intent: Intent, actions: tuple[Action, ...]) -> None:
+    if actions == intent.actions and intent.lines:
+        return
+    intent.actions = actions
+    intent.footprint = footprint_of(actions)
+    intent.lines = b"\n".join(encode_action(action) for action in actions)
+
+
+def _finalized(action: Action, intent: Intent, head: Snapshot) -> Action:
+    if isinstance(action, Skip):
+        return _counted_skip(action, head)
+    if isinstance(action, MetaData):
+        if intent.registers_only and head.metadata is not None:
+            # Everything but the mappings is the head's: what others changed since it was planned stays.
+            action = add_to_registry(head.metadata, action)
+        return _checked_metadata(action, head)
+    if isinstance(action, Protocol):
+        _check_protocol(action, head)
+    return action
+
+
+def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
+    key = path_key(skip.path)
+    if head.files.live(key) is None:
+        message = f"{skip.path!r} is not a live file of the table, so there is nothing to skip"
+        raise invalid([{"pointer": "/path", "message": message}])
+    previous = head.skips.get(key)
+    return msgspec.structs.replace(skip, skip_count=1 + (previous.skip_count if previous else 0))
+
+
+def _checked_metadata(ours: MetaData, head: Snapshot) -> MetaData:
+    """Only what PATCH would allow: the same table, an allowed evolution, valid properties."""
+    current = head.metadata
+    if current is None:
+        return ours
+    if ours.id != current.id:
+        raise invalid([{"pointer": "/actions", "message": f"metaData.id must stay {current.id!r}"}])
+    if ours.partition_columns != current.partition_columns:
+        raise ProblemError(
+            "schema-change-not-allowed",
+            f"partitionColumns must stay {list(current.partition_columns)}: write to a new table to change them",
+        )
+    if ours.format.provider != current.format.provider:
+        raise invalid([{"pointer": "/actions", "message": f"format.provider must stay {current.format.provider!r}"}])
+    try:
+        new = parse_schema_string(ours.schema_string)
+        check_evolution(schema_of(current.schema_string), new, current.partition_columns)
+        check_properties(ours.configuration)
+    except SchemaError as error:
+        raise ProblemError("schema-invalid", str(error)) from error
+    except SchemaChangeNotAllowed as error:
+        raise ProblemError("schema-change-not-allowed", str(error)) from error
+    except PropertyError as error:
+        raise ProblemError("property-invalid", str(error)) from error
+    merged = with_unknown_fields(merge_registry(current, ours), current)
+    assert isinstance(merged, MetaData)
+    return merged
+
+
+def _check_protocol(ours: Protocol, head: Snapshot) -> None:
+    lacking = unsupported_for_writing(ours)
+    if lacking is not None:
+        raise ProblemError("protocol-not-supported", f"the protocol asks for {lacking}; the table was not changed")
+    current = head.protocol
+    lower = ours.min_reader_version < current.min_reader_version or ours.min_writer_version < current.min_writer_version
+    dropped = (set(current.reader_features or ()) | set(current.writer_features or ())) - (
+        set(ours.reader_features or ()) | set(ours.writer_features or ())
+    )
+    if lower or dropped:
+        message = f"a protocol only grows: the table is at {current.min_reader_version}/{current.min_writer_version}"
+        raise invalid([{"pointer": "/actions", "message": message}])

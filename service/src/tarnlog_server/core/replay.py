@@ -1,0 +1,158 @@
+"""Replay: what a table is after a version. The newest action about a thing wins.
+
+`append` is the only way forward: it demands the next version and gives back a new Snapshot; old ones stay valid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import immutables
+
+from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
+from tarnlog.protocol.paths import path_key
+from tarnlog_server.core.file_log import FileLog
+from tarnlog_server.core.version_record import VersionRecord
+
+NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+"""What a log without any protocol action means."""
+
+
+class ReplayError(ValueError):
+    """A version that does not follow the state it is applied to."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A table at one version. Cheap to keep: files are shared with every other snapshot of the same log."""
+
+    version: int
+    timestamp: int
+    protocol: Protocol
+    metadata: MetaData | None
+    txns: immutables.Map[str, tuple[Txn, int]]
+    skips: immutables.Map[str, Skip]
+    tombstones: immutables.Map[str, tuple[Remove, int]]
+    files: FileLog
+    length: int
+    num_files: int
+    total_bytes: int
+    counted_records: int
+    files_without_count: int
+    dropped: bool
+
+    @property
+    def num_records(self) -> int | None:
+        """Rows in the table, or None while a file does not tell."""
+        return self.counted_records if self.files_without_count == 0 else None
+
+    @property
+    def table_id(self) -> str | None:
+        return self.metadata.id if self.metadata is not None else None
+
+    def rows(self, start: int = 0) -> Iterator[tuple[int, Add]]:
+        """Live files from row `start` on, in the order they were added: a stable order for paging."""
+        return self.files.rows(self.version, self.length, start)
+
+
+def empty(version: int = -1) -> Snapshot:
+    """The state before the first version."""
+    nothing: immutables.Map[str, object] = immutables.Map()
+    return Snapshot(
+        version=version,
+        timestamp=-1,
+        protocol=NO_PROTOCOL,
+        metadata=None,
+        txns=nothing,  # type: ignore[arg-type]
+        skips=nothing,  # type: ignore[arg-type]
+        tombstones=nothing,  # type: ignore[arg-type]
+        files=FileLog(),
+        length=0,
+        num_files=0,
+        total_bytes=0,
+        counted_records=0,
+        files_without_count=0,
+        dropped=False,
+    )
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Applied:
+    """A step of replay: the new snapshot, and the files it took away (conflict rules match on their values)."""
+
+    snapshot: Snapshot
+    removed: dict[str, Add | None]
+    gone_since: dict[str, tuple[Add, int]]
+    """Files that were live before and are not any more (removed or replaced), each with the version that added it."""
+
+
+def append(state: Snapshot, record: VersionRecord) -> Applied:
+    """The state after `record`. Costs the record's actions, whatever the table's size."""
+    if record.version != state.version + 1:
+        raise ReplayError(f"attempted to replay version {record.version}, but the state is at version {state.version}")
+    files = state.files
+    protocol, metadata = state.protocol, state.metadata
+    txns, skips, tombstones = state.txns, state.skips, state.tombstones
+    num_files, total_bytes = state.num_files, state.total_bytes
+    counted, uncounted = state.counted_records, state.files_without_count
+    removed: dict[str, Add | None] = {}
+    gone_since: dict[str, tuple[Add, int]] = {}
+    for action in record.actions:
+        gone: Add | None = None
+        key, since = "", None
+        if isinstance(action, Add):
+            key = path_key(action.path)
+            since = files.live_since(key)
+            gone = files.add(key, action, record.version, record.timestamp)
+            num_files += 1
+            total_bytes += action.size
+            if action.num_records is None:
+                uncounted += 1
+            else:
+                counted += action.num_records
+            if tombstones and key in tombstones:
+                tombstones = tombstones.delete(key)
+        elif isinstance(action, Remove):
+            key = path_key(action.path)
+            since = files.live_since(key)
+            gone = files.remove(key, record.version)
+            removed[key] = gone
+            tombstones = tombstones.set(key, (action, record.version))
+            if key in skips:
+                skips = skips.delete(key)
+        elif isinstance(action, Txn):
+            txns = txns.set(action.app_id, (action, record.version))
+        elif isinstance(action, Skip):
+            skips = skips.set(path_key(action.path), action)
+        elif isinstance(action, MetaData):
+            metadata = action
+        elif isinstance(action, Protocol):
+            protocol = action
+        if gone is not None:
+            if since is not None and since < record.version:
+                gone_since.setdefault(key, (gone, since))
+            num_files -= 1
+            total_bytes -= gone.size
+            if gone.num_records is None:
+                uncounted -= 1
+            else:
+                counted -= gone.num_records
+    dropped = (state.dropped or record.drops_table) and not record.registers_table
+    after = Snapshot(
+        version=record.version,
+        timestamp=record.timestamp,
+        protocol=protocol,
+        metadata=metadata,
+        txns=txns,
+        skips=skips,
+        tombstones=tombstones,
+        files=files,
+        length=len(files),
+        num_files=num_files,
+        total_bytes=total_bytes,
+        counted_records=counted,
+        files_without_count=uncounted,
+        dropped=dropped,
+    )
+    return Applied(after, removed, gone_since)

@@ -1,0 +1,181 @@
+"""What one replica knows of one table: the head, a window behind it, and how long ago it was seen.
+
+Pure: it is fed version records in order and never asks for one. Everything kept is bounded, whatever the history.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from bisect import bisect_right
+from collections import deque
+
+from tarnlog.protocol.actions import Add, MetaData
+from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, CommitIds
+from tarnlog_server.core.replay import Snapshot, append
+from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.version_record import VersionRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A version with what the conflict rules need of it."""
+
+    record: VersionRecord
+    removed: dict[str, Add | None]
+    metadata_before: MetaData | None
+    gone_since: dict[str, tuple[Add, int]] = dataclasses.field(default_factory=dict)
+    """Files that were live before this version and are not after it, with the version that added each."""
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.record.actions) + len(self.record.sub_commits)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """How much a tracker keeps behind the head: versions and their weight for conflicts, snapshots, commit ids.
+
+    Old snapshots are cheap while files are only added. What was removed since lives on in them, so that is bounded by
+    the weight as well.
+    """
+
+    versions: int = 10_000
+    weight: int = 100_000
+    snapshots: int = 1000
+    recent_ids: int = 50_000
+
+
+class SnapshotTracker:
+    """The applied prefix of a log, from `base` to the head."""
+
+    def __init__(self, base: Snapshot, window: Window | None = None) -> None:
+        window = window or Window()
+        self.head = base
+        self.ids = CommitIds(window.recent_ids)
+        self.observed_at = float("-inf")
+        """Monotonic time at which the head was known to be the head."""
+        self.foreign_times: dict[int, int] = {}
+        """The timestamps of versions that other writers made: their files may not tell, so states remember them."""
+        self._steps: deque[Step] = deque()
+        self._weight = 0
+        self._max_versions = window.versions
+        self._max_weight = window.weight
+        # A base that is a state knows its own time; the empty one before version 0 has none.
+        self._timestamps = array("q", [base.timestamp] if base.version >= 0 and base.timestamp >= 0 else [])
+        self._snapshots: deque[tuple[Snapshot, int]] = deque()
+        """Each with how many files its version removed."""
+        self._removed = 0
+        self._max_snapshots = window.snapshots
+        self._metadata_changes: list[tuple[int, MetaData | None]] = [(base.version, base.metadata)]
+        self._first_timed = base.version + 1 - len(self._timestamps)
+
+    def advance(self, record: VersionRecord) -> Snapshot:
+        """Apply the next version. Costs its actions only."""
+        before = self.head
+        applied = append(before, record)
+        self.head = self._without_dead_rows(applied.snapshot)
+        self._keep_snapshot(self.head, len(applied.removed))
+        self._timestamps.append(record.timestamp)
+        if record.put_id is None:
+            self.foreign_times[record.version] = record.timestamp
+        self.ids.record(record)
+        if record.version % 1000 == 0:
+            self._forget_expired_ids()
+            self.head = self._without_expired_removes(self.head)
+        if self.head.metadata is not before.metadata:
+            self._metadata_changes.append((record.version, self.head.metadata))
+        step = Step(record, applied.removed, before.metadata, applied.gone_since)
+        self._steps.append(step)
+        self._weight += step.weight
+        while len(self._steps) > 1 and (len(self._steps) > self._max_versions or self._weight > self._max_weight):
+            self._weight -= self._steps.popleft().weight
+        return self.head
+
+    def steps_after(self, version: int) -> list[Step] | None:
+        """The versions in (version, head], oldest first; None when the window does not reach that far back."""
+        count = self.head.version - version
+        if count <= 0:
+            return []
+        if count > len(self._steps):
+            return None
+        return list(self._steps)[-count:]
+
+    def step(self, version: int) -> Step | None:
+        """One version of the window."""
+        index = len(self._steps) - 1 - (self.head.version - version)
+        return self._steps[index] if 0 <= index < len(self._steps) else None
+
+    def snapshot_at(self, version: int) -> Snapshot | None:
+        """A recent snapshot; None when it must be rebuilt from the log."""
+        if version == self.head.version:
+            return self.head
+        index = len(self._snapshots) - 1 - (self.head.version - version)
+        return self._snapshots[index][0] if 0 <= index < len(self._snapshots) else None
+
+    @property
+    def base_version(self) -> int:
+        """The version of the state it started from; what lies before is not known here."""
+        return self._metadata_changes[0][0]
+
+    @property
+    def oldest_version(self) -> int:
+        """The oldest version whose timestamp is known here; 8 bytes are kept for each."""
+        return self._first_timed
+
+    def timestamp_of(self, version: int) -> int | None:
+        """When a version was committed."""
+        index = version - self._first_timed
+        return self._timestamps[index] if 0 <= index < len(self._timestamps) else self.foreign_times.get(version)
+
+    def version_at(self, timestamp: int) -> int | None:
+        """The highest version whose timestamp is at or before a time; None when that is before the oldest one."""
+        index = bisect_right(self._timestamps, timestamp)
+        return self._first_timed + index - 1 if index > 0 else None
+
+    def metadata_at(self, version: int) -> MetaData | None:
+        """The metaData in force at a version; None for versions before the base, which are not known here."""
+        for changed_at, metadata in reversed(self._metadata_changes):
+            if changed_at <= version:
+                return metadata
+        return None
+
+    def _keep_snapshot(self, snapshot: Snapshot, removed: int) -> None:
+        """Keep it, and let go of the oldest once there are too many, or too much was removed since."""
+        if self._snapshots:
+            self._removed += removed
+        self._snapshots.append((snapshot, removed))
+        while len(self._snapshots) > 1 and (
+            len(self._snapshots) > self._max_snapshots or self._removed > self._max_weight
+        ):
+            self._snapshots.popleft()
+            self._removed -= self._snapshots[0][1]
+
+    def _forget_expired_ids(self) -> None:
+        """Ids older than the window are answered as expired, so nobody asks for them any more."""
+        configuration = self.head.metadata.configuration if self.head.metadata is not None else {}
+        window = int(setting(configuration, "commit.dedupe.duration"))
+        self.ids.forget_before(self.head.timestamp - window - CLOCK_TOLERANCE_MS)
+
+    def _without_expired_removes(self, snapshot: Snapshot) -> Snapshot:
+        """Removes that vacuum needs no more, by the version's own time: a few thousand versions keep them too long."""
+        configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+        since = snapshot.timestamp - int(setting(configuration, "deletedFileRetention.duration"))
+        expired = [
+            key
+            for key, (remove, _) in snapshot.tombstones.items()
+            if remove.deletion_timestamp is not None and remove.deletion_timestamp <= since
+        ]
+        if not expired:
+            return snapshot
+        tombstones = snapshot.tombstones.mutate()
+        for key in expired:
+            del tombstones[key]
+        return dataclasses.replace(snapshot, tombstones=tombstones.finish())
+
+    def _without_dead_rows(self, snapshot: Snapshot) -> Snapshot:
+        """Give dead rows back once they outnumber the live ones: amortised O(1) a removal."""
+        if snapshot.files.dead_rows < 10_000 or snapshot.files.dead_rows < snapshot.num_files:
+            return snapshot
+        files = snapshot.files.compacted()
+        return dataclasses.replace(snapshot, files=files, length=len(files))

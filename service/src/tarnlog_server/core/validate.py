@@ -1,0 +1,172 @@
+"""Which commits are well-formed. Everything here holds or fails for the request alone, or for a table's fixed facts.
+
+Rules that need the head (is the path live? does the schema evolve?) are in `finalize`, which FORMING calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+
+from tarnlog.protocol.action_json import encode_action
+from tarnlog.protocol.actions import Action, Add, CommitInfo, MetaData, Protocol, Remove, Skip, Txn, only_action
+from tarnlog.protocol.commits import CommitRequest
+from tarnlog.protocol.paths import check_new_path, path_key
+from tarnlog.protocol.predicates import PredicateError, parse_predicate
+from tarnlog.protocol.problems import ProblemError
+from tarnlog.protocol.schema import Schema
+from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
+from tarnlog_server.core.match import check_predicate
+
+MAX_ERRORS = 20
+_HASHED = msgspec.json.Encoder(order="sorted")
+
+Errors = list[dict[str, str]]
+
+
+def request_hash(request: CommitRequest) -> str:
+    """SHA-256 over the request's meaning: a resend with another body is told apart from a resend of the same."""
+    body = (request.actions, request.reads, request.isolation, request.operation, request.operation_parameters)
+    return hashlib.sha256(_HASHED.encode(body)).hexdigest()
+
+
+def prepare(
+    request: CommitRequest, commit_id: str, *, partition_columns: tuple[str, ...], schema: Schema, now_ms: int
+) -> Intent:
+    """A commit request as an Intent; ProblemError `commit-invalid` lists every fault with a JSON pointer."""
+    errors: Errors = []
+    sent = tuple(_actions(request, errors, now_ms))
+    actions = tuple(action for _, action in sent)
+    columns = frozenset(partition_columns)
+    footprint = footprint_of(actions)
+    if len(footprint.adds) == len(actions):
+        # The usual commit: only adds of distinct paths.
+        for index, action in sent:
+            if isinstance(action, Add):
+                _check_add(index, action, columns, errors)
+    else:
+        _check_actions(sent, columns, errors)
+    reads = _reads(request, schema, errors)
+    blind = footprint.only_adds and reads.nothing
+    if not blind and request.read_version is None:
+        errors.append(
+            {
+                "pointer": "/readVersion",
+                "message": "only a blind append (adds alone, nothing read) may leave readVersion out; "
+                "send the version this commit was planned on",
+            }
+        )
+    if errors:
+        raise invalid(errors)
+    try:
+        digest = request_hash(request)
+        lines = b"\n".join([encode_action(action) for action in actions])
+        msgspec.json.encode(request.operation_metrics)
+    except (OverflowError, UnicodeEncodeError, msgspec.EncodeError) as error:
+        raise invalid([{"pointer": "", "message": f"a value cannot be written as JSON: {error}"}]) from error
+    return Intent(
+        commit_id=commit_id,
+        request_hash=digest,
+        actions=actions,
+        lines=lines,
+        footprint=footprint,
+        reads=reads,
+        read_version=request.read_version,
+        isolation="snapshot" if footprint.rearranges_only else request.isolation,
+        operation=request.operation,
+        parameters=request.operation_parameters,
+        metrics=request.operation_metrics,
+        blind=blind,
+        partition_columns=partition_columns if footprint.adds else None,
+        alone=request.coalesce is False or footprint.metadata is not None or footprint.protocol is not None,
+    )
+
+
+def invalid(errors: Errors) -> ProblemError:
+    """The `commit-invalid` problem for a list of faults."""
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return ProblemError(
+        "commit-invalid",
+        f"{first['pointer'] or 'the commit'}: {first['message']}{more}; nothing was written",
+        errors=errors[:MAX_ERRORS],
+    )
+
+
+def _actions(request: CommitRequest, errors: Errors, now_ms: int) -> Iterator[tuple[int, Action]]:
+    """The readable actions, each with its place in the request."""
+    for index, line in enumerate(request.actions):
+        try:
+            action = only_action(line)
+        except ValueError as error:
+            errors.append({"pointer": f"/actions/{index}", "message": str(error)})
+            continue
+        if isinstance(action, CommitInfo):
+            message = "commitInfo is the service's own; put your facts into operationParameters or operationMetrics"
+            errors.append({"pointer": f"/actions/{index}", "message": message})
+        elif isinstance(action, Remove) and action.deletion_timestamp is None:
+            # Retention counts from here, so it is never left open.
+            yield index, msgspec.structs.replace(action, deletion_timestamp=now_ms)
+        else:
+            yield index, action
+
+
+def _check_add(index: int, add: Add, columns: frozenset[str], errors: Errors) -> None:
+    fault = check_new_path(add.path)
+    if fault is not None:
+        errors.append({"pointer": f"/actions/{index}/add/path", "message": fault})
+    if add.partition_values.keys() != columns:
+        wanted = ", ".join(sorted(columns)) or "none: the table is not partitioned"
+        message = f"needs exactly the table's partition columns ({wanted})"
+        errors.append({"pointer": f"/actions/{index}/add/partitionValues", "message": message})
+
+
+def _check_actions(sent: tuple[tuple[int, Action], ...], columns: frozenset[str], errors: Errors) -> None:
+    seen_paths: dict[str, str] = {}
+    seen_apps: set[str] = set()
+    singles: set[type[Action]] = set()
+    for index, action in sent:
+        pointer = f"/actions/{index}"
+        if isinstance(action, Add):
+            _check_add(index, action, columns, errors)
+        if isinstance(action, Add | Remove | Skip):
+            key = path_key(action.path)
+            if not action.path or "\x00" in action.path:
+                errors.append({"pointer": pointer, "message": "path must be a non-empty text without NUL"})
+            if key in seen_paths:
+                message = f"path {action.path!r} is already in this commit at {seen_paths[key]}; name each file once"
+                errors.append({"pointer": pointer, "message": message})
+            seen_paths[key] = pointer
+        elif isinstance(action, Txn):
+            if action.app_id in seen_apps:
+                message = f"appId {action.app_id!r} is in this commit twice; keep its highest version"
+                errors.append({"pointer": pointer, "message": message})
+            seen_apps.add(action.app_id)
+        elif isinstance(action, MetaData | Protocol):
+            kind = MetaData if isinstance(action, MetaData) else Protocol
+            if kind in singles:
+                errors.append({"pointer": pointer, "message": "a commit holds at most one metaData and one protocol"})
+            singles.add(kind)
+
+
+def _reads(request: CommitRequest, schema: Schema, errors: Errors) -> ReadSet:
+    reads = request.reads
+    if not (reads.whole_table or reads.filters or reads.paths or reads.app_ids):
+        return ReadSet()
+    filters = []
+    for index, tree in enumerate(reads.filters):
+        pointer = f"/reads/filters/{index}"
+        try:
+            predicate = parse_predicate(tree, pointer=pointer)
+            check_predicate(predicate, schema, pointer=pointer)
+            filters.append(predicate)
+        except PredicateError as error:
+            errors.append({"pointer": getattr(error, "pointer", "") or pointer, "message": str(error)})
+    return ReadSet(
+        whole_table=reads.whole_table,
+        filters=tuple(filters),
+        paths=frozenset(path_key(path) for path in reads.paths),
+        app_ids=frozenset(reads.app_ids),
+    )

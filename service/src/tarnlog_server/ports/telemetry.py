@@ -1,0 +1,43 @@
+"""What the service tells about itself while it works; the default listener hears nothing."""
+
+from __future__ import annotations
+
+
+class Telemetry:
+    """Facts as they happen. Override what you want to count; every method must be quick and never raise."""
+
+    def commit_answered(self, outcome: str, seconds: float) -> None:
+        """A commit got its answer: `committed`, `replayed`, `conflict`, `rejected`, `not-now`, `unknown`."""
+
+    def conflict(self, rule: str) -> None:
+        """A commit was refused by a conflict rule."""
+
+    def batch_written(self, commits: int, actions: int, size: int) -> None:
+        """A version was created with this many sub-commits."""
+
+    def phase(self, name: str, seconds: float) -> None:
+        """How long a phase of the committer took: `forming`, `encoding`, `putting`, `catching-up`."""
+
+    def slot_lost(self) -> None:
+        """Another writer had the slot."""
+
+    def put_hedged(self) -> None:
+        """A second, identical PUT was sent because the first was slow."""
+
+    def queue_depth(self, table: str, depth: int) -> None:
+        """How many commits wait for a table now."""
+
+    def cache_lookup(self, cache: str, hit: bool) -> None:
+        """A lookup in one of the in-process caches."""
+
+    def table_opened(self, source: str, seconds: float) -> None:
+        """A table was opened from a state of this format, or by `replay`."""
+
+    def state_broken(self, kind: str) -> None:
+        """A state of this format could not be believed and was passed over."""
+
+    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
+        """A state of `files` files was written, validated and pointed to; `size` is what was sent to the store."""
+
+    def state_failed(self, kind: str) -> None:
+        """Writing a state failed; the next one is due as before."""

@@ -1,0 +1,149 @@
+"""What an operator may set: TARNLOG_* in the environment, or the same keys in tarnlog.toml.
+
+The command line beats the environment, which beats the file. A bad setting becomes one sentence that names it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+PREFIX = "TARNLOG_"
+FILE_NAME = "tarnlog.toml"
+MIB = 1024 * 1024
+
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=1024, le=2**40)]
+
+
+class BadSettings(Exception):
+    """A setting that cannot be used; the message is the one sentence for the operator."""
+
+
+class KeySettings(BaseModel):
+    """One API key: clients send `id.secret`, and only the SHA-256 of the secret is configured."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+    scope: Literal["read", "write", "admin"]
+    namespaces: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class Settings(BaseSettings):
+    """The service's settings with their defaults: a service of its own on loopback, with its data in ./data."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=True)
+
+    warehouse: Annotated[str, Field(min_length=1)] = "./data"
+    locations: tuple[str, ...] = ()
+    database_url: str | None = None
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8420
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    s3_endpoint: str | None = None
+    s3_client: Literal["boto3", "obstore"] | None = None
+    api_keys: tuple[KeySettings, ...] = ()
+    max_body_bytes: Size = 72 * MIB
+    max_inflated_bytes: Size = 256 * MIB
+    max_waiting: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    max_waiting_bytes: Size = 256 * MIB
+    commit_deadline_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    head_max_age_seconds: Seconds = 60.0
+    cache_ttl_seconds: Seconds = 300.0
+    cache_max_versions: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    max_open_tables: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    shutdown_grace_seconds: Seconds = 10.0
+    test_store_delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    hedge: Literal["auto", "on", "off"] = "auto"
+    background_states: bool = True
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _distinct(cls, keys: tuple[KeySettings, ...]) -> tuple[KeySettings, ...]:
+        ids = [key.id for key in keys]
+        if len(set(ids)) != len(ids):
+            raise ValueError("two keys have the same id; give each its own")
+        return keys
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Settings:
+        if not self.api_keys and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} can be reached from other machines, so keys are needed: set TARNLOG_API_KEYS, "
+                "or listen on 127.0.0.1"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = os.environ.get(f"{PREFIX}CONFIG") or FILE_NAME
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file)))
+
+
+def load_settings(config: str | Path | None = None, **given: Any) -> Settings:
+    """The settings, `given` first; `config` names the file instead of TARNLOG_CONFIG. Raises BadSettings."""
+    before = os.environ.get(f"{PREFIX}CONFIG")
+    if config is not None:
+        os.environ[f"{PREFIX}CONFIG"] = str(config)
+    try:
+        named = os.environ.get(f"{PREFIX}CONFIG")
+        if named and not Path(named).is_file():
+            raise BadSettings(f"There is no settings file {named}; correct {PREFIX}CONFIG or --config.")
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise BadSettings(_sentence(error)) from None
+    except (SettingsError, ValueError, OSError) as error:
+        raise BadSettings(f"The settings cannot be read: {error}.") from None
+    finally:
+        if config is not None:
+            os.environ.pop(f"{PREFIX}CONFIG")
+            if before is not None:
+                os.environ[f"{PREFIX}CONFIG"] = before
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if not first["loc"]:
+        return f"The settings do not fit together: {message}."
+    name, *inside = (str(part) for part in first["loc"])
+    where = f"{PREFIX}{name.upper()}" + (f" ({'.'.join(inside)})" if inside else "")
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a setting; remove it or correct its name."
+    return f"{where} is not valid: {message[:1].lower()}{message[1:]}."

@@ -1,0 +1,176 @@
+"""The service's facts as Prometheus metrics, in a registry of their own.
+
+These run inside every commit: children of labels are made once and kept, and what can be computed at scrape time
+(queue depths, open tables) is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import metadata
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from tarnlog_server.ports.telemetry import Telemetry
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""For work whose size is the table's, not the commit's."""
+COMMITS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
+SHOWN_QUEUES = 50
+"""Tables whose queue is shown by name: the longest. A label for every table would grow without bound."""
+
+
+class PrometheusTelemetry(Telemetry):
+    """Counts everything the service tells."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which nobody reads
+        self.registry = registry = CollectorRegistry()
+        self._commits = Counter("tarnlog_commits", "Commits by how they were answered", ["outcome"], registry=registry)
+        self._seconds = Histogram(
+            "tarnlog_commit_seconds", "From a commit's arrival to its answer", buckets=SECONDS, registry=registry
+        )
+        self._phases = Histogram(
+            "tarnlog_commit_phase_seconds", "Phases of writing a version", ["phase"], buckets=SECONDS, registry=registry
+        )
+        self._conflicts = Counter("tarnlog_conflicts", "Commits refused, by rule", ["rule"], registry=registry)
+        self._batches = Histogram("tarnlog_batch_commits", "Commits in a version", buckets=COMMITS, registry=registry)
+        self._requests = Counter(
+            "tarnlog_storage_requests", "Storage requests by their outcome", ["op", "code"], registry=registry
+        )
+        self._storage_seconds = Histogram(
+            "tarnlog_storage_seconds", "How long storage took", ["op"], buckets=SECONDS, registry=registry
+        )
+        self._storage_bytes = Counter("tarnlog_storage_bytes", "Bytes read or written", ["op"], registry=registry)
+        self._lookups = Counter("tarnlog_cache_lookups", "Lookups in caches", ["cache", "result"], registry=registry)
+        self._lost = Counter("tarnlog_slots_lost", "Versions that another writer took first", registry=registry)
+        self._hedged = Counter("tarnlog_puts_hedged", "Second PUTs sent because the first was slow", registry=registry)
+        self._opened = Counter(
+            "tarnlog_tables_opened", "Tables opened, by what they were opened from", ["source"], registry=registry
+        )
+        self._open_seconds = Histogram(
+            "tarnlog_table_open_seconds",
+            "How long opening a table took",
+            ["source"],
+            buckets=LONG_SECONDS,
+            registry=registry,
+        )
+        self._states = Counter(
+            "tarnlog_states_written", "States written, and why", ["format", "reason"], registry=registry
+        )
+        self._state_seconds = Histogram(
+            "tarnlog_state_write_seconds",
+            "How long writing a state took",
+            ["format"],
+            buckets=LONG_SECONDS,
+            registry=registry,
+        )
+        self._state_bytes = Counter("tarnlog_state_bytes", "Bytes sent for states", ["format"], registry=registry)
+        self._broken = Counter(
+            "tarnlog_states_broken", "States that were not believed and passed over", ["format"], registry=registry
+        )
+        self._failed = Counter("tarnlog_states_failed", "States that were not written", ["format"], registry=registry)
+        Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
+        self._depths: dict[str, int] = {}
+        self._open_tables: Callable[[], int] = lambda: 0
+        registry.register(_AtScrape(self._gauges))
+        self._bound: dict[tuple[str, ...], tuple[Counter, Histogram, Counter]] = {}
+        self._bound_commits: dict[str, Counter] = {}
+        self._bound_phases: dict[str, Histogram] = {}
+        self._bound_lookups: dict[tuple[str, bool], Counter] = {}
+
+    def watch_open_tables(self, count: Callable[[], int]) -> None:
+        """Where to ask how many tables are open."""
+        self._open_tables = count
+
+    def exposition(self) -> bytes:
+        """Everything, in the text format."""
+        return generate_latest(self.registry)
+
+    def commit_answered(self, outcome: str, seconds: float) -> None:
+        counter = self._bound_commits.get(outcome)
+        if counter is None:
+            counter = self._bound_commits[outcome] = self._commits.labels(outcome)
+        counter.inc()
+        self._seconds.observe(seconds)
+
+    def conflict(self, rule: str) -> None:
+        self._conflicts.labels(rule).inc()
+
+    def batch_written(self, commits: int, actions: int, size: int) -> None:
+        self._batches.observe(commits)
+
+    def phase(self, name: str, seconds: float) -> None:
+        histogram = self._bound_phases.get(name)
+        if histogram is None:
+            histogram = self._bound_phases[name] = self._phases.labels(name)
+        histogram.observe(seconds)
+
+    def slot_lost(self) -> None:
+        self._lost.inc()
+
+    def put_hedged(self) -> None:
+        self._hedged.inc()
+
+    def queue_depth(self, table: str, depth: int) -> None:
+        if depth:
+            self._depths[table] = depth
+        else:
+            self._depths.pop(table, None)
+
+    def cache_lookup(self, cache: str, hit: bool) -> None:
+        key = (cache, hit)
+        counter = self._bound_lookups.get(key)
+        if counter is None:
+            counter = self._bound_lookups[key] = self._lookups.labels(cache, "hit" if hit else "miss")
+        counter.inc()
+
+    def table_opened(self, source: str, seconds: float) -> None:
+        self._opened.labels(source).inc()
+        self._open_seconds.labels(source).observe(seconds)
+
+    def state_broken(self, kind: str) -> None:
+        self._broken.labels(kind).inc()
+
+    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
+        self._states.labels(kind, reason).inc()
+        self._state_seconds.labels(kind).observe(seconds)
+        self._state_bytes.labels(kind).inc(size)
+
+    def state_failed(self, kind: str) -> None:
+        self._failed.labels(kind).inc()
+
+    def storage(self, op: str, code: str, seconds: float, size: int) -> None:
+        """The sink of a metered store."""
+        bound = self._bound.get((op, code))
+        if bound is None:
+            bound = (
+                self._requests.labels(op, code),
+                self._storage_seconds.labels(op),
+                self._storage_bytes.labels(op),
+            )
+            self._bound[(op, code)] = bound
+        bound[0].inc()
+        bound[1].observe(seconds)
+        if size:
+            bound[2].inc(size)
+
+    def _gauges(self) -> Iterable[Metric]:
+        longest = sorted(self._depths.items(), key=lambda item: (-item[1], item[0]))
+        depths = GaugeMetricFamily("tarnlog_queue_depth", "Commits that wait, in the longest queues", labels=["table"])
+        for table, depth in longest[:SHOWN_QUEUES]:
+            depths.add_metric([table], depth)
+        yield depths
+        waiting = sum(self._depths.values())
+        yield GaugeMetricFamily("tarnlog_commits_waiting", "Commits that wait, in all queues", value=waiting)
+        yield GaugeMetricFamily("tarnlog_open_tables", "Tables held in memory", value=self._open_tables())
+
+
+class _AtScrape:
+    def __init__(self, gauges: Callable[[], Iterable[Metric]]) -> None:
+        self._gauges = gauges
+
+    def collect(self) -> Iterable[Metric]:
+        return self._gauges()

@@ -1,0 +1,216 @@
+"""An Avro state of one version: incremental where it can be, compacted where it must be.
+
+What the next state consists of is decided in core (state_files, compaction_plan); this orders the reading of the few
+manifests that are needed for it, the writing of the new ones, and the object that completes the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from tarnlog.protocol.actions import Add, Remove
+from tarnlog.protocol.paths import path_key
+from tarnlog_server.codec import doc_mapping_registry
+from tarnlog_server.codec.damage import check_sha256
+from tarnlog_server.codec.partition_bounds import BoundsBuilder, partition_fields
+from tarnlog_server.codec.state_avro import encode_manifest
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tombstone, encode_state_manifest
+from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
+from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.core import state_files
+from tarnlog_server.core.compaction_plan import choose, in_manifests, partition_rank
+from tarnlog_server.core.finalize import schema_of
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.snapshot_tracker import Step
+from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSettings, compaction
+from tarnlog_server.ports.object_store import PutResult
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.state_snapshot import files_of
+
+
+class Put(Protocol):
+    """Writes an object until the store says that it is there."""
+
+    def __call__(self, key: str, data: bytes, *, only_if_absent: bool = False) -> Awaitable[PutResult]: ...
+
+
+class _Plan:
+    """What to write: entries for new manifests, manifests that are kept, tombstones that stay."""
+
+    def __init__(
+        self, files: Iterable[StateFile], kept: Iterable[ManifestInfo] = (), tombstones: Iterable[Tombstone] = ()
+    ) -> None:
+        self.files = files
+        self.kept = tuple(kept)
+        self.tombstones = tuple(tombstones)
+
+
+class AvroStateWriter:
+    """Writes one Avro state."""
+
+    def __init__(self, live: LiveTable, world: World, put: Put) -> None:
+        self._live = live
+        self._world = world
+        self._put = put
+        self._paths = live.log.paths
+
+    async def write(
+        self, snapshot: Snapshot, facts: StateFacts, ids: bytes, settings: StateSettings, *, compact: bool
+    ) -> StateManifest:
+        """Write the state of `snapshot` and read back what is new. Costs the changes since the base, or the table."""
+        plan = None if compact else await self._incremental(snapshot, settings)
+        plan = plan or _Plan(files_of(snapshot))
+        infos = await self._manifests(snapshot, settings, plan)
+        manifest = StateManifest(
+            facts=facts,
+            created_at=self._world.now_ms(),
+            num_files=snapshot.num_files,
+            total_bytes=snapshot.total_bytes,
+            manifests=(*plan.kept, *infos),
+            tombstones=plan.tombstones,
+            schema_registry=doc_mapping_registry.from_configuration(
+                snapshot.metadata.configuration if snapshot.metadata is not None else {}
+            ),
+        )
+        version = snapshot.version
+        await self._put(self._paths.state_manifest_avro(version), encode_state_manifest_avro(manifest))
+        await self._put(self._paths.state_ids(version), ids)
+        # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
+        await self._put(
+            self._paths.state_manifest(version), encode_state_manifest(manifest), only_if_absent=not compact
+        )
+        for info in infos:
+            key = self._paths.resolve_manifest(info.path, version)
+            check_sha256(key, await self._live.log.store.get(key), info.sha256)
+        return await self._live.states.manifest(version)
+
+    async def _incremental(self, snapshot: Snapshot, settings: StateSettings) -> _Plan | None:
+        """What follows from the last state of ours and the versions since; None when there is nothing to build on."""
+        known = self._live.base
+        manifest = known.manifest if known is not None and known.ours else None
+        steps = self._live.tracker.steps_after(manifest.facts.version) if manifest is not None else None
+        if manifest is None or steps is None or manifest.facts.version > snapshot.version:
+            return None
+        steps = [step for step in steps if step.record.version <= snapshot.version]
+        base = _base(manifest)
+        step = state_files.step(base, _changes(steps), _live_in_base(steps, manifest.facts.version).get)
+        if (step.num_files, step.total_bytes) != (snapshot.num_files, snapshot.total_bytes):
+            return None
+        reason = compaction(_numbers(base, step), _since(steps), settings)
+        names: tuple[str, ...] = ()
+        if reason is not None:
+            rewrite = choose(
+                base.manifests,
+                step.tombstones,
+                step.num_files,
+                len(step.added),
+                tombstone_threshold=settings.tombstone_threshold,
+                max_manifests=settings.max_manifests,
+                entries_per_manifest=settings.entries_per_manifest,
+                dead_first=reason is Reason.MERGE,
+            )
+            if rewrite.full:
+                return None
+            names = tuple(rewrite.names)
+        contents = await self._contents(manifest, {*step.suspects, *names})
+        settled = state_files.settle(base, step, contents, names)
+        kept_names = {one.name for one in settled.kept}
+        return _Plan(
+            [entry.file for entry in settled.written],
+            [info for info in manifest.manifests if info.path in kept_names],
+            [Tombstone(stone.path, stone.version) for _, stone in sorted(settled.tombstones.items())],
+        )
+
+    async def _contents(self, manifest: StateManifest, names: set[str]) -> Mapping[str, list[state_files.Entry]]:
+        found = {}
+        for info in manifest.manifests:
+            if info.path in names:
+                found[info.path] = [_entry(file) for file in await self._live.states.entries(manifest, info)]
+        return found
+
+    async def _manifests(self, snapshot: Snapshot, settings: StateSettings, plan: _Plan) -> list[ManifestInfo]:
+        """Write the plan's entries as new manifests, sorted by partition so that their bounds stay tight."""
+        metadata = snapshot.metadata
+        bounds = BoundsBuilder(partition_fields(metadata))
+        compression = self._live.setting("state.compression")
+        level = int(self._live.setting("state.compressionLevel"))
+
+        def groups() -> list[list[StateFile]]:
+            order: Callable[[StateFile], object] = lambda file: file.add.path  # noqa: E731
+            if metadata is not None and metadata.partition_columns:
+                rank = partition_rank(schema_of(metadata.schema_string), metadata.partition_columns)
+                order = lambda file: (rank(file.add.partition_values), file.add.path)  # noqa: E731
+            return in_manifests(plan.files, order, settings.entries_per_manifest)
+
+        infos = []
+        for group in await self._world.run_blocking(groups):
+            encoded = await self._world.run_blocking(
+                lambda group=group: encode_manifest(  # type: ignore[misc]
+                    group, bounds=bounds.fresh(), compression=compression, level=level
+                )
+            )
+            key = self._paths.manifest(encoded.content_hash, self._world.uuid7().hex[-8:])
+            await self._put(key, encoded.data)
+            infos.append(
+                ManifestInfo(
+                    path=self._paths.relative(key),
+                    num_entries=encoded.num_entries,
+                    min_added_at_version=encoded.min_added_at_version,
+                    max_added_at_version=encoded.max_added_at_version,
+                    partition_bounds=encoded.partition_bounds,
+                    live_entry_count=encoded.num_entries,
+                    sha256=encoded.sha256,
+                )
+            )
+        return infos
+
+
+def _base(manifest: StateManifest) -> state_files.Base:
+    tombstones = {
+        key: state_files.Tombstone(
+            key, stone.path, state_files.UNKNOWN_TIME if stone.version is None else stone.version
+        )
+        for stone in manifest.tombstones
+        for key in (path_key(stone.path),)
+    }
+    infos = tuple(
+        state_files.Manifest(info.path, info.num_entries, info.min_added_at_version, info.max_added_at_version)
+        for info in manifest.manifests
+    )
+    return state_files.Base(manifest.facts.version, infos, tombstones, manifest.num_files, manifest.total_bytes)
+
+
+def _entry(file: StateFile) -> state_files.Entry:
+    return state_files.Entry(path_key(file.add.path), file.add.path, file.added_at_version, file.add.size, file)
+
+
+def _changes(steps: list[Step]) -> Iterable[state_files.Change]:
+    for step in steps:
+        record = step.record
+        for action in record.actions:
+            if isinstance(action, Add):
+                yield _entry(StateFile(action, record.version, record.timestamp))
+            elif isinstance(action, Remove):
+                yield state_files.Removal(path_key(action.path), record.version)
+
+
+def _live_in_base(steps: list[Step], version: int) -> dict[str, state_files.Entry]:
+    """The files that the base showed and that a later version took away or replaced."""
+    found: dict[str, state_files.Entry] = {}
+    for step in steps:
+        for key, (add, since) in step.gone_since.items():
+            if since <= version and key not in found:
+                found[key] = _entry(StateFile(add, since, 0))
+    return found
+
+
+def _numbers(base: state_files.Base, step: state_files.Step) -> AvroBase:
+    return AvroBase(step.num_files, len(step.tombstones), len(base.manifests) + (1 if step.added else 0))
+
+
+def _since(steps: list[Step]) -> Since:
+    removes = sum(isinstance(action, Remove) for step in steps for action in step.record.actions)
+    operations = {sub.operation for step in steps for sub in step.record.sub_commits}
+    return Since(versions=len(steps), removes=removes, operations=operations)

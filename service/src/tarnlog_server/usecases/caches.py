@@ -1,0 +1,123 @@
+"""The in-process caches of reads: what each holds, when it is dropped, and how often it helped.
+
+| cache | holds | dropped |
+|---|---|---|
+| protocol, metadata | the rendered protocol or metaData of a table | when a version changes them, TTL |
+| versions | decoded version files (they never change) | TTL, size |
+| files | snapshots rebuilt for time travel (they never change) | TTL, size |
+| versionsList | the range of versions that can be read | on every new version, TTL |
+
+Versions and snapshots differ a thousandfold in size, so a large one takes the room of many, up to the whole cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from cachetools import TTLCache
+from msgspec import Struct
+
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+
+V = TypeVar("V")
+Key = tuple[str, int]
+ACTIONS_A_PLACE = 100
+FILES_A_PLACE = 10_000
+
+
+class CacheStats(Struct, frozen=True, rename="camel"):
+    """How one cache is doing since the start."""
+
+    hits: int
+    misses: int
+    hit_rate: float
+    size: int
+    max_size: int
+    ttl_seconds: float
+
+
+class CountedCache(Generic[V]):
+    """A bounded TTL cache keyed by (table location, version) that counts its hits."""
+
+    def __init__(
+        self,
+        name: str,
+        max_size: int,
+        ttl: float,
+        timer: Callable[[], float],
+        telemetry: Telemetry,
+        places: Callable[[V], int] = lambda _: 1,
+    ) -> None:
+        self.name = name
+        self._telemetry = telemetry
+        self._entries: TTLCache[Key, V] = TTLCache(
+            max_size, ttl, timer=timer, getsizeof=lambda value: min(max_size, places(value))
+        )
+        self._hits = 0
+        self._misses = 0
+
+    def get(self, key: Key) -> V | None:
+        found = self._entries.get(key)
+        if found is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+        self._telemetry.cache_lookup(self.name, found is not None)
+        return found
+
+    def put(self, key: Key, value: V) -> None:
+        self._entries[key] = value
+
+    def drop(self, location: str | None = None) -> int:
+        """Forget one table, or everything; how many entries went."""
+        keys = [key for key in list(self._entries) if location is None or key[0] == location]
+        for key in keys:
+            self._entries.pop(key, None)
+        return len(keys)
+
+    def stats(self) -> CacheStats:
+        total = self._hits + self._misses
+        rate = self._hits / total if total else 0.0
+        return CacheStats(
+            self._hits, self._misses, round(rate, 4), len(self._entries), int(self._entries.maxsize), self._entries.ttl
+        )
+
+
+class Caches:
+    """All of them. Each is safe to drop at any time."""
+
+    def __init__(
+        self, world: World, telemetry: Telemetry, *, ttl_seconds: float = 300, max_versions: int = 1000
+    ) -> None:
+        def make(name: str, size: int, places: Callable[[V], int] = lambda _: 1) -> CountedCache[V]:
+            return CountedCache(name, size, ttl_seconds, world.monotonic, telemetry, places)
+
+        self.protocol: CountedCache[dict[str, object]] = make("protocol", 1000)
+        self.metadata: CountedCache[dict[str, object]] = make("metadata", 1000)
+        self.versions: CountedCache[VersionRecord] = make("versions", max_versions, _version_places)
+        self.files: CountedCache[Snapshot] = make("files", 32, _snapshot_places)
+        self.versions_list: CountedCache[tuple[int, int]] = make("versionsList", 1000)
+
+    @property
+    def _all(self) -> tuple[CountedCache[object], ...]:
+        return (self.protocol, self.metadata, self.versions, self.files, self.versions_list)  # type: ignore[return-value]
+
+    def stats(self) -> dict[str, CacheStats]:
+        """Every cache's statistics by name."""
+        return {cache.name: cache.stats() for cache in self._all}
+
+    def invalidate(self, location: str | None = None) -> dict[str, int]:
+        """Drop everything of one table, or of all; how many entries went from each cache."""
+        return {cache.name: cache.drop(location) for cache in self._all}
+
+
+def _version_places(record: VersionRecord) -> int:
+    return 1 + len(record.actions) // ACTIONS_A_PLACE
+
+
+def _snapshot_places(snapshot: Snapshot) -> int:
+    return 1 + snapshot.length // FILES_A_PLACE

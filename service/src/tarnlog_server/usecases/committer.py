@@ -1,0 +1,425 @@
+"""The committer of one table: commits go in, versions come out, one PUT in flight at a time.
+
+It reads like the protocol: FORMING decides (core.coalesce), PUTTING and RESOLVING settle one slot (core.ratify), LOST
+catches up and forms again, COMMITTED applies and answers everyone. Idle, a commit is written at once; busy, whatever
+queued during the PUT in flight becomes the next version. There is no timer and no lock, and another replica doing the
+same is just another writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections import deque
+
+from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Rejected, Unknown
+from tarnlog.protocol.problems import Kind, ProblemError
+from tarnlog_server.codec.version_file import encode
+from tarnlog_server.core.coalesce import Answer, Batch, Limits, form, replayed
+from tarnlog_server.core.compose import commit_info, compose
+from tarnlog_server.core.intent import Intent
+from tarnlog_server.core.ratify import Step
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.snapshot_tracker import Window
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.hedged_put import HedgedPut
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.older_steps import OlderSteps
+from tarnlog_server.usecases.slots import Slots
+
+_log = logging.getLogger(__name__)
+ENGINE = "tarnlog/0.1"
+ENCODE_OFF_LOOP_ABOVE = 256 * 1024
+MAX_REBASED_LISTED = 100
+LINGER_ABOVE_SECONDS = 0.005
+LINGER_SHARE = 0.25
+LINGER_POLL_SECONDS = 0.001
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommitterSettings:
+    """Bounds of one table's committer."""
+
+    max_waiting: int = 4096
+    max_waiting_bytes: int = 256 * 1024 * 1024
+    deadline_seconds: float = 30.0
+    head_max_age_seconds: float = 60.0
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    window: Window = dataclasses.field(default_factory=Window)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Waiting:
+    """A commit that waits for its answer."""
+
+    intent: Intent
+    answer: asyncio.Future[CommitOutcome]
+    generation: object
+    """Up to which generation of sealed ids it is known not to be there."""
+    arrived: float
+    attempts: int = 0
+    in_flight: bool = False
+
+
+class Committer:
+    """Serialises the commits of one table on this replica."""
+
+    def __init__(
+        self, table: LiveTable, world: World, telemetry: Telemetry, settings: CommitterSettings, *, hedge: bool = False
+    ) -> None:
+        self._table = table
+        self._world = world
+        self._telemetry = telemetry
+        self._settings = settings
+        self._slots = Slots(table, world, HedgedPut(table.log.store, world, telemetry, hedge=hedge))
+        self._older = OlderSteps(table)
+        self._queue: deque[Waiting] = deque()
+        self._queued_bytes = 0
+        self._in_flight: list[Waiting] = []
+        self._parked: list[Waiting] = []
+        """Planned long ago: they wait for old winners to be read, and nobody waits for them."""
+        self._reading: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._arrived = 0
+        self._answered_at = float("-inf")
+        self._answered_together = 0
+        self._typical_put = 0.0
+
+    @property
+    def idle(self) -> bool:
+        return not (self._queue or self._in_flight or self._parked)
+
+    def waits(self, commit_id: str) -> bool:
+        """Whether this replica is still busy with a commit: its outcome is not known yet."""
+        return any(w.intent.commit_id == commit_id for w in (*self._queue, *self._in_flight, *self._parked))
+
+    async def commit(self, intent: Intent) -> CommitOutcome:
+        """Queue a commit and wait for its answer, at most until the deadline. ProblemError when the queue is full."""
+        if self._closing:
+            raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
+        if (
+            len(self._queue) + len(self._parked) >= self._settings.max_waiting
+            or self._queued_bytes + intent.size > self._settings.max_waiting_bytes
+        ):
+            raise ProblemError(
+                "too-many-waiting",
+                f"{len(self._queue)} commits already wait for this table; not committed, send it again later",
+                retry_after=1.0,
+            )
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(intent, loop.create_future(), self._table.tracker.ids.generation, self._world.monotonic())
+        self._queue.append(waiting)
+        self._queued_bytes += intent.size
+        self._arrived += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=f"committer {self._table.name}")
+        self._wake.set()
+        deadline = loop.call_later(self._settings.deadline_seconds, self._past_deadline, waiting)
+        try:
+            return await waiting.answer
+        finally:
+            deadline.cancel()
+
+    async def close(self, grace_seconds: float) -> None:
+        """Answer everyone: what only waits is told to resend, what is in flight gets `grace_seconds` to settle."""
+        self._closing = True
+        self._send_away()
+        if self._in_flight:
+            await asyncio.wait({waiting.answer for waiting in self._in_flight}, timeout=grace_seconds)
+        for waiting in self._in_flight:
+            if not waiting.answer.done():
+                waiting.answer.set_result(Unknown(commit_id=waiting.intent.commit_id, retry_after=1.0))
+        tasks = [task for task in (self._task, self._reading) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._slots.close()
+
+    def _past_deadline(self, waiting: Waiting) -> None:
+        """A commit in flight may land, so its outcome is unknown; one that only waited certainly did not."""
+        if waiting.in_flight:
+            self._answer(waiting, Unknown(commit_id=waiting.intent.commit_id, retry_after=2.0))
+        else:
+            detail = "not written before the deadline; send it again"
+            self._answer(waiting, ProblemError("commit-contended", detail, retry_after=1.0))
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._closing:
+            if not self._queue:
+                self._wake.clear()
+                if not self._queue:
+                    await self._wake.wait()
+            # One turn of the loop: requests that are already here join this version instead of the next.
+            await asyncio.sleep(0)
+            await self._let_answered_return()
+            try:
+                await self._round()
+                failures = 0
+            except ProblemError as problem:
+                # The log could not be read: nobody in the queue was written, and everybody may try again.
+                failures += 1
+                if problem.code.kind is not Kind.UNAVAILABLE:
+                    self._answer_all(problem)
+                else:
+                    await self._world.sleep(self._slots.backoff(failures))
+                    self._drop_answered()
+            except Exception:
+                _log.exception("the committer of %s failed; everyone waiting is told", self._table.name)
+                self._give_up()
+        # Those whose version was lost to another writer during the shutdown wait again, for nothing.
+        self._send_away()
+
+    async def _let_answered_return(self) -> None:
+        """After a version on a slow store, wait a moment while the clients it answered keep coming back.
+
+        Writers that commit in a loop otherwise split into two halves that take turns, and half of what one PUT could
+        carry is lost. It ends at the first poll without an arrival, or after a share of what a PUT costs there; an
+        idle table, a lone writer and a quick store never wait.
+        """
+        if self._answered_together < 2 or self._typical_put < LINGER_ABOVE_SECONDS:
+            return
+        until = self._answered_at + LINGER_SHARE * self._typical_put
+        while self._world.monotonic() < until:
+            before = self._arrived
+            await self._world.sleep(LINGER_POLL_SECONDS)
+            if self._arrived == before:
+                return
+
+    async def _round(self) -> None:
+        """One trip through FORMING and, if there is anything to write, one slot."""
+        await self._table.refresh(self._settings.head_max_age_seconds)
+        await self._answer_sealed()
+        self._drop_answered()
+        head = self._table.head
+        batch, unsure = self._form()
+        if batch.members:
+            await self._write(batch, head)
+        elif unsure:
+            await self._table.refresh(0)
+        if batch.needs_history:
+            self._park(batch.needs_history)
+        elif self.idle:
+            self._older.forget()
+
+    def _park(self, intents: list[Intent]) -> None:
+        """Let commits whose winners left memory wait aside while those are read; the others go on."""
+        parked = {id(intent) for intent in intents}
+        self._parked += [w for w in self._queue if id(w.intent) in parked]
+        self._requeue([w for w in self._queue if id(w.intent) not in parked])
+        if self._parked and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read_older(), name=f"older versions of {self._table.name}")
+
+    async def _read_older(self) -> None:
+        try:
+            await self._older.load(min(w.intent.read_version or 0 for w in self._parked))
+        except ProblemError as problem:
+            if problem.code.kind is Kind.UNAVAILABLE:
+                await self._world.sleep(self._slots.backoff(1))
+            else:
+                for waiting in self._parked:
+                    self._answer(waiting, problem)
+        except Exception:
+            _log.exception("older versions of %s could not be read", self._table.name)
+            fault = ProblemError("internal-error", "the commit was not written because of an internal error")
+            for waiting in self._parked:
+                self._answer(waiting, fault)
+        parked, self._parked = self._parked, []
+        self._requeue([w for w in (*parked, *self._queue) if not w.answer.done()])
+        self._wake.set()
+
+    async def _answer_sealed(self) -> None:
+        """While a resend waited, its id may have come into the log and left the recent ones again."""
+        while True:
+            generation = self._table.tracker.ids.generation
+            unsure = [w for w in self._queue if w.generation is not generation]
+            if not unsure:
+                return
+            for waiting in unsure:
+                known = await self._table.find_sealed(waiting.intent.commit_id)
+                if known is not None:
+                    self._answer(waiting, replayed(waiting.intent, known))
+                waiting.generation = generation
+
+    def _form(self) -> tuple[Batch, list[Waiting]]:
+        """FORMING: take what can go together; answer, defer or keep the rest in order.
+
+        Also gives those that would be refused on a head last seen before they came. A refusal is final, and such a
+        commit may be in the log already, through another replica: they stay until the head was seen again.
+        """
+        started = self._world.monotonic()
+        by_intent = {id(w.intent): w for w in self._queue}
+        batch = form(
+            (w.intent for w in self._queue),
+            self._table.tracker,
+            floor=self._table.floor,
+            limits=self._settings.limits,
+            coalesce=bool(self._table.setting("commit.coalesce")),
+            older_steps=self._older.after,
+        )
+        unsure = []
+        for intent, answer in batch.answers:
+            waiting = by_intent[id(intent)]
+            if _refuses(answer) and self._table.tracker.observed_at < waiting.arrived:
+                unsure.append(waiting)
+            else:
+                self._answer(waiting, answer)
+        self._in_flight = [by_intent[id(intent)] for intent in batch.members]
+        for waiting in self._in_flight:
+            waiting.in_flight = True
+            waiting.attempts += 1
+        stay = {id(intent) for intent in (*batch.deferred, *batch.needs_history, *(w.intent for w in unsure))}
+        self._requeue([w for w in self._queue if id(w.intent) in stay])
+        self._telemetry.phase("forming", self._world.monotonic() - started)
+        return batch, unsure
+
+    async def _write(self, batch: Batch, head: Snapshot) -> None:
+        """PUTTING and RESOLVING: settle the slot after `head`, on which the batch was formed, then act on it."""
+        put_id = self._world.uuid7().hex
+        record = compose(head.version + 1, max(self._world.now_ms(), head.timestamp + 1), put_id, batch.members)
+        data = await self._encode(record, batch.members)
+        put_started = self._world.monotonic()
+        step = await self._slots.settle(record.version, put_id, data)
+        put_seconds = self._world.monotonic() - put_started
+        self._typical_put += 0.2 * (put_seconds - self._typical_put)
+        self._telemetry.phase("putting", put_seconds)
+        if step is Step.WON:
+            self._table.advance(record, put_started)
+            self._telemetry.batch_written(len(batch.members), len(record.actions), len(data))
+            self._committed(record)
+            self._answered_at = self._world.monotonic()
+            self._answered_together = len(batch.members)
+        elif step is Step.REFUSED:
+            detail = "the object store refused the write (is it full, or read-only?); not committed, send it again"
+            self._settled(ProblemError("storage-refused", detail, retry_after=5.0))
+        else:
+            await self._lost(reload=step is Step.RELOAD)
+
+    async def _lost(self, *, reload: bool) -> None:
+        """LOST: learn what is there; the next FORMING answers members found there, the others go round again."""
+        self._telemetry.slot_lost()
+        started = self._world.monotonic()
+        failures = 0
+        while True:
+            try:
+                await (self._table.reload() if reload else self._table.catch_up())
+                break
+            except ProblemError as problem:
+                # Another replica may have written a member into what we cannot read: they stay in flight.
+                if problem.code.kind is not Kind.UNAVAILABLE:
+                    self._settled(problem)
+                    return
+                failures += 1
+                await self._world.sleep(self._slots.backoff(failures))
+        self._telemetry.phase("catching-up", self._world.monotonic() - started)
+        members, self._in_flight = self._in_flight, []
+        again = []
+        for waiting in members:
+            waiting.in_flight = False
+            if waiting.answer.done():
+                continue
+            if (
+                waiting.attempts >= int(self._table.setting("transaction.retry.maxAttempts"))
+                and self._table.tracker.ids.recent(waiting.intent.commit_id) is None
+            ):
+                detail = f"lost {waiting.attempts} versions to other writers; not committed, send it again"
+                self._answer(waiting, ProblemError("commit-contended", detail, retry_after=0.5))
+            else:
+                again.append(waiting)
+        self._requeue([*again, *self._queue])
+
+    def _committed(self, record: VersionRecord) -> None:
+        """COMMITTED: everyone in the version is told together."""
+        for seq, waiting in enumerate(self._in_flight):
+            read = waiting.intent.read_version
+            rebased = range(read + 1, record.version) if read is not None else range(0)
+            waiting.in_flight = False
+            self._answer(
+                waiting,
+                Committed(
+                    commit_id=waiting.intent.commit_id,
+                    version=record.version,
+                    seq=seq,
+                    timestamp=record.timestamp,
+                    attempts=waiting.attempts,
+                    rebased_over=tuple(rebased[-MAX_REBASED_LISTED:]),
+                ),
+            )
+        self._in_flight = []
+
+    def _settled(self, problem: ProblemError) -> None:
+        """Nothing of this batch was written: the same news for every member."""
+        members, self._in_flight = self._in_flight, []
+        for waiting in members:
+            waiting.in_flight = False
+            self._answer(waiting, problem)
+
+    async def _encode(self, record: VersionRecord, members: list[Intent]) -> bytes:
+        started = self._world.monotonic()
+        info = commit_info(record, ENGINE)
+        lines = [intent.lines for intent in members]
+        compress = bool(self._table.setting("transaction.compression.enabled"))
+        if sum(map(len, lines)) > ENCODE_OFF_LOOP_ABOVE:
+            data = await self._world.run_blocking(lambda: encode(info, lines, compress=compress))
+        else:
+            data = encode(info, lines, compress=compress)
+        self._telemetry.phase("encoding", self._world.monotonic() - started)
+        return data
+
+    def _answer(self, waiting: Waiting, answer: Answer | CommitOutcome) -> None:
+        if waiting.answer.done():
+            return
+        if isinstance(answer, ProblemError):
+            commit_id = waiting.intent.commit_id
+            if answer.code.kind is Kind.UNAVAILABLE:
+                waiting.answer.set_result(
+                    NotNow(commit_id=commit_id, problem=answer.document(), retry_after=answer.retry_after or 1.0)
+                )
+            else:
+                waiting.answer.set_result(Rejected(commit_id=commit_id, problem=answer.document()))
+            return
+        if isinstance(answer, Conflicted):
+            self._telemetry.conflict(answer.rule)
+        if isinstance(answer, Committed) and answer.replayed is False and waiting.attempts == 0:
+            raise AssertionError("a commit that was never in a version cannot be committed")
+        waiting.answer.set_result(answer)
+
+    def _send_away(self) -> None:
+        """Tell everyone who only waits that the service shuts down."""
+        problem = ProblemError("shutting-down", "the service is shutting down; resend", retry_after=1.0)
+        for waiting in self._parked:
+            self._answer(waiting, problem)
+        self._parked = []
+        self._answer_all(problem)
+
+    def _answer_all(self, problem: ProblemError) -> None:
+        for waiting in self._queue:
+            self._answer(waiting, problem)
+        self._requeue([])
+
+    def _give_up(self) -> None:
+        """A fault of ours: what was in flight may land, what only waited did not."""
+        members, self._in_flight = self._in_flight, []
+        for waiting in members:
+            self._answer(waiting, Unknown(commit_id=waiting.intent.commit_id, retry_after=2.0))
+        self._answer_all(ProblemError("internal-error", "the commit was not written because of an internal error"))
+
+    def _drop_answered(self) -> None:
+        """Commits whose client was already told to resend must not be written behind its back."""
+        if any(waiting.answer.done() for waiting in self._queue):
+            self._requeue([waiting for waiting in self._queue if not waiting.answer.done()])
+
+    def _requeue(self, waiting: list[Waiting]) -> None:
+        self._queue = deque(waiting)
+        self._queued_bytes = sum(w.intent.size for w in waiting)
+        self._telemetry.queue_depth(str(self._table.name), len(self._queue))
+
+
+def _refuses(answer: Answer) -> bool:
+    """Whether an answer says that a commit is not in the log; the others rest on where it is."""
+    return isinstance(answer, Conflicted) or (isinstance(answer, ProblemError) and answer.slug != "commit-id-reused")

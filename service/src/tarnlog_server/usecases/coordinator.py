@@ -1,0 +1,57 @@
+"""Everything one replica can do, put together: the HTTP API, the simulation and the tests all drive this."""
+
+from __future__ import annotations
+
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.catalog import Catalog
+from tarnlog_server.usecases.checkpoints import Checkpoints
+from tarnlog_server.usecases.commits import Commits
+from tarnlog_server.usecases.committer import CommitterSettings
+from tarnlog_server.usecases.history import History
+from tarnlog_server.usecases.open_tables import OpenTables
+from tarnlog_server.usecases.records import Records
+from tarnlog_server.usecases.register import Register
+from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.skips import Skips
+from tarnlog_server.usecases.snapshots import Snapshots
+from tarnlog_server.usecases.tables import Tables
+
+
+class Coordinator:
+    """One replica. It shares nothing with another but the storage."""
+
+    def __init__(
+        self,
+        roots: Roots,
+        world: World,
+        telemetry: Telemetry | None = None,
+        settings: CommitterSettings | None = None,
+        *,
+        cache_ttl_seconds: float = 300,
+        cache_max_versions: int = 1000,
+        max_open_tables: int = 1000,
+    ) -> None:
+        telemetry = telemetry or Telemetry()
+        self.roots = roots
+        self.world = world
+        self.telemetry = telemetry
+        self.caches = Caches(world, telemetry, ttl_seconds=cache_ttl_seconds, max_versions=cache_max_versions)
+        self.catalog = Catalog(roots.warehouse.store, world)
+        self.open_tables = OpenTables(
+            self.catalog, roots, world, telemetry, settings or CommitterSettings(), max_open=max_open_tables
+        )
+        records = Records(self.caches)
+        self.commits = Commits(self.open_tables)
+        self.snapshots = Snapshots(self.open_tables, records, self.caches)
+        self.history = History(self.open_tables, records)
+        self.skips = Skips(self.open_tables, self.commits)
+        self.tables = Tables(self.open_tables, self.commits, self.snapshots)
+        self.checkpoints = Checkpoints(self.open_tables, self.commits)
+        self.registering = Register(self.open_tables, self.commits, self.tables)
+
+    async def close(self, grace_seconds: float = 10.0) -> None:
+        """Answer everyone who waits, then close the stores."""
+        await self.open_tables.close(grace_seconds)
+        await self.roots.close()

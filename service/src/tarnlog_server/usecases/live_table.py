@@ -1,0 +1,242 @@
+"""A table this replica has open: what it knows of the log, kept fresh, and the committer that extends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.core.dedupe import Known
+from tarnlog_server.core.protocol_gate import unsupported_for_reading
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
+from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.object_store import ObjectMissing, StoreError, StoreRefused
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.open_log import Base, LogOpener
+from tarnlog_server.usecases.state_read import StateRef, States
+from tarnlog_server.usecases.table_log import LogMissing, TableLog
+
+_log = logging.getLogger(__name__)
+QUARANTINE_SECONDS = 5.0
+"""How long a broken log is not read again: a replay is too dear to repeat for every request."""
+
+
+def storage_problem(error: StoreError) -> ProblemError:
+    """What a client is told when the store does not do its part."""
+    if isinstance(error, StoreRefused):
+        return ProblemError("storage-refused", f"the object store refused: {error}", retry_after=5.0)
+    return ProblemError("storage-unavailable", "the object store does not answer; try again", retry_after=1.0)
+
+
+def corrupt_problem(table: TableName, error: CorruptObject) -> ProblemError:
+    """A table whose log cannot be read is closed until the object is restored; others go on."""
+    return ProblemError(
+        "log-corrupt",
+        f"table {table} cannot be served: {error}; restore that object from a copy, the table opens again by itself",
+        object=error.key,
+    )
+
+
+class LiveTable:
+    """One open table. All changes to what it knows happen on the event loop; readers take snapshots."""
+
+    def __init__(
+        self,
+        name: TableName,
+        location: str,
+        log: TableLog,
+        world: World,
+        telemetry: Telemetry | None = None,
+        *,
+        window: Window | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self.name = name
+        self.location = location
+        self.log = log
+        self.read_only = read_only
+        self.states = States(log, world)
+        self.base: Base | None = None
+        """The newest state of this table that this replica knows."""
+        self.floor = 0
+        self.oldest = 0
+        """The oldest version that can be read."""
+        self._opener = LogOpener(log, self.states, world, window or Window())
+        self._world = world
+        self._telemetry = telemetry or Telemetry()
+        self._tracker: SnapshotTracker | None = None
+        self._quarantine: tuple[float, ProblemError] | None = None
+        self._lock = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    @property
+    def tracker(self) -> SnapshotTracker:
+        if self._tracker is None:
+            # Whoever held the table while it was put into quarantine learns why.
+            raise self._quarantine[1] if self._quarantine is not None else RuntimeError("open the table first")
+        return self._tracker
+
+    @property
+    def opened(self) -> bool:
+        """Whether its log was read, and not found broken since."""
+        return self._tracker is not None
+
+    @property
+    def head(self) -> Snapshot:
+        return self.tracker.head
+
+    def setting(self, name: str) -> Any:
+        """A table setting: the property if it is set, else its default."""
+        metadata = self._tracker.head.metadata if self._tracker is not None else None
+        return setting(metadata.configuration if metadata is not None else {}, name)
+
+    async def open(self) -> None:
+        """Load the log. Raises ProblemError."""
+        async with self._lock:
+            if self._tracker is None:
+                await self._load()
+
+    async def refresh(self, max_age: float) -> Snapshot:
+        """The head, known to be the head at most `max_age` seconds ago. Raises ProblemError.
+
+        Costs nothing while fresh, else one LIST (and a GET for each new version); callers share it.
+        """
+        wanted = self._world.monotonic() - max_age
+        if self._tracker is None or self._tracker.observed_at < wanted:
+            async with self._lock:
+                if self._tracker is None:
+                    await self._load()
+                elif self._tracker.observed_at < wanted:
+                    await self._look()
+        self._check_readable(self.tracker.head)
+        return self.tracker.head
+
+    async def reload(self) -> None:
+        """Forget everything and read the log again: what we knew is too old to go on from."""
+        async with self._lock:
+            await self._load()
+
+    def advance(self, record: VersionRecord, observed_at: float) -> None:
+        """Apply a version that is known to be in the log; one that is already applied is fine."""
+        tracker = self.tracker
+        if record.version == tracker.head.version + 1:
+            tracker.advance(record)
+            self._announce()
+        if record.version == tracker.head.version:
+            tracker.observed_at = max(tracker.observed_at, observed_at)
+
+    async def catch_up(self) -> None:
+        """Apply the slots after the head, one by one, until one is empty. Raises ProblemError."""
+        with self.translated():
+            while True:
+                try:
+                    record = await self.log.read(self.head.version + 1, self.head.timestamp)
+                except ObjectMissing:
+                    return
+                self.advance(record, self.tracker.observed_at)
+
+    async def find_sealed(self, commit_id: str) -> Known | None:
+        """Where an id is that left the recent ones, verified in its version file. Raises ProblemError.
+
+        None holds until the generation of the known ids changes.
+        """
+        while True:
+            generation = self.tracker.ids.generation
+            for version, seq in self.tracker.ids.candidates(UUID(commit_id)):
+                with self.translated():
+                    try:
+                        record = await self.log.read(version)
+                    except ObjectMissing:
+                        continue
+                for sub in record.sub_commits:
+                    if sub.seq == seq and sub.commit_id == commit_id:
+                        return Known(version, seq, record.timestamp, sub.request_hash)
+            if self.tracker.ids.generation is generation:
+                return None
+
+    async def past(self, version: int) -> SnapshotTracker:
+        """The table as it was at a version, on its own: from the nearest state below it. Raises ProblemError.
+
+        A broken object of the past does not close the table: its head stands on newer ones.
+        """
+        with self.translated(close=False):
+            return await self._opener.at(version, self._state_broken, whole=self.oldest == 0)
+
+    async def wait_for_change(self, after_version: int, timeout: float) -> None:
+        """Return when the head is above a version, or after `timeout` seconds."""
+        if self._tracker is not None and self.head.version > after_version:
+            return
+        event = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await event.wait()
+
+    async def _load(self) -> None:
+        if self._quarantine is not None and self._world.monotonic() - self._quarantine[0] < QUARANTINE_SECONDS:
+            raise self._quarantine[1]
+        with self.translated():
+            started = self._world.monotonic()
+            opened = await self._opener.open(self._state_broken)
+            self._telemetry.table_opened(opened.source, self._world.monotonic() - started)
+        tracker = opened.tracker
+        self._check_readable(tracker.head)
+        self._tracker = tracker
+        self.floor, self.oldest, self.base = opened.floor, opened.oldest, opened.base
+        self._announce()
+
+    def _state_broken(self, ref: StateRef, reason: str) -> None:
+        """A state that cannot be believed costs a longer way to the same answer; the next one replaces it."""
+        _log.warning("table %s: the state of version %s is passed over: %s", self.name, ref.version, reason)
+        self._telemetry.state_broken(ref.kind.value)
+
+    async def _look(self) -> None:
+        tracker = self.tracker
+        with self.translated():
+            started = self._world.monotonic()
+            newer = await self.log.newer_than(tracker.head.version)
+            if newer.gap:
+                await self._load()
+                return
+            await self.log.apply(tracker, newer.versions)
+            if newer.versions:
+                self._announce()
+            tracker.observed_at = max(tracker.observed_at, started)
+
+    def _check_readable(self, head: Snapshot) -> None:
+        """Another writer may raise the protocol at any version: from there on nothing is answered from the log."""
+        lacking = unsupported_for_reading(head.protocol)
+        if lacking is not None:
+            raise ProblemError("protocol-not-supported", f"table {self.name} needs {lacking}")
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @contextlib.contextmanager
+    def translated(self, *, close: bool = True) -> Iterator[None]:
+        """Turn what storage and codec raise into problems a client understands. Corruption closes the table."""
+        try:
+            yield
+        except LogMissing as error:
+            raise ProblemError("table-not-found", f"table {self.name} has no log at {self.location}") from error
+        except CorruptObject as error:
+            problem = corrupt_problem(self.name, error)
+            if close:
+                self._tracker = None
+                self._quarantine = (self._world.monotonic(), problem)
+            raise problem from error
+        except ObjectMissing as error:
+            raise ProblemError(
+                "storage-unavailable", f"{error.key} disappeared while reading", retry_after=1.0
+            ) from error
+        except StoreError as error:
+            raise storage_problem(error) from error

@@ -1,0 +1,135 @@
+"""The tables this replica has open, found by name, opened once, closed when nobody used them for long."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.problems import Kind, ProblemError
+from tarnlog_server.codec.paths import LogPaths
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.catalog import Catalog, Named
+from tarnlog_server.usecases.committer import Committer, CommitterSettings
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.table_log import TableLog
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class OpenTable:
+    """A live table with its committer."""
+
+    live: LiveTable
+    committer: Committer
+    named: Named
+    last_used: float = 0.0
+
+
+class OpenTables:
+    """Open tables by location. A name is looked up in the catalog, whose answer may be as old as the head may be."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        roots: Roots,
+        world: World,
+        telemetry: Telemetry,
+        settings: CommitterSettings,
+        *,
+        max_open: int = 1000,
+    ) -> None:
+        self.catalog = catalog
+        self.roots = roots
+        self.world = world
+        self.telemetry = telemetry
+        self.settings = settings
+        self._max_open = max_open
+        self._open: dict[str, OpenTable] = {}
+        self._opening: dict[str, asyncio.Task[OpenTable]] = {}
+        self._broken: dict[str, LiveTable] = {}
+        """Tables that could not be opened: each remembers for a moment that its log is not worth another replay."""
+
+    async def get(self, name: TableName, max_age: float | None = None) -> OpenTable:
+        """The table of a name, its head at most `max_age` seconds old. ProblemError `table-not-found`."""
+        age = self.settings.head_max_age_seconds if max_age is None else max_age
+        named = await self.catalog.find(name, age)
+        for _ in range(2):
+            if named is None or named.entry.dropped:
+                break
+            table = await self.open(named)
+            head = await table.live.refresh(age)
+            if not head.dropped:
+                return table
+            # The name may already belong to a new table: what we believed of the catalog is older than the drop.
+            self.catalog.forget(name)
+            again = await self.catalog.find(name, 0)
+            if again == named:
+                break
+            named = again
+        raise ProblemError("table-not-found", f"there is no table {name}; create it with POST /v1/tables")
+
+    async def open(self, named: Named) -> OpenTable:
+        """The table of a catalog entry, whether or not its log says it was dropped. Callers share the opening."""
+        place = named.entry.location
+        table = self._open.get(place)
+        if table is None or (table.live.name, table.live.read_only) != (named.name, named.entry.read_only):
+            task = self._opening.get(place)
+            if task is None:
+                task = asyncio.create_task(self._load(named))
+                self._opening[place] = task
+                task.add_done_callback(lambda _: self._opening.pop(place, None))
+            table = await asyncio.shield(task)
+        table.named = named
+        table.last_used = self.world.monotonic()
+        return table
+
+    def opened(self) -> list[OpenTable]:
+        """What is open now."""
+        return list(self._open.values())
+
+    async def close(self, grace_seconds: float) -> None:
+        """Answer everyone who waits, then let go."""
+        await asyncio.gather(*(table.committer.close(grace_seconds) for table in self.opened()))
+        self._open.clear()
+
+    async def _load(self, named: Named) -> OpenTable:
+        root, prefix = self.roots.resolve(named.entry.location)
+        log = TableLog(root.store, LogPaths(prefix), self.world)
+        live = LiveTable(
+            named.name,
+            self.roots.uri(root, prefix),
+            log,
+            self.world,
+            self.telemetry,
+            window=self.settings.window,
+            read_only=named.entry.read_only,
+        )
+        broken = self._broken.pop(named.entry.location, None)
+        if broken is not None and (broken.name, broken.read_only) == (live.name, live.read_only):
+            live = broken
+        try:
+            await live.open()
+        except ProblemError as problem:
+            if problem.code.kind is Kind.CORRUPT:
+                self._broken[named.entry.location] = live
+            raise
+        committer = Committer(live, self.world, self.telemetry, self.settings, hedge=root.hedge)
+        table = OpenTable(live, committer, named, self.world.monotonic())
+        replaced = self._open.get(named.entry.location)
+        self._open[named.entry.location] = table
+        if replaced is not None:
+            await replaced.committer.close(1.0)
+        await self._evict()
+        return table
+
+    async def _evict(self) -> None:
+        """Keep memory bounded: the table that was not used for longest goes, unless commits wait for it."""
+        while len(self._open) > self._max_open:
+            idle = [table for table in self._open.values() if table.committer.idle]
+            if not idle:
+                return
+            oldest = min(idle, key=lambda table: table.last_used)
+            del self._open[oldest.named.entry.location]
+            await oldest.committer.close(0)

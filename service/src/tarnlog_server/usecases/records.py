@@ -1,0 +1,109 @@
+"""Decoded versions and snapshots of the past, from the nearest place that has them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.table_log import PARALLEL_READS
+
+
+class Records:
+    """Memory first, then the caches, then storage."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+
+    async def read(self, live: LiveTable, version: int) -> VersionRecord:
+        """One version at or below the head. Costs at most one GET. ProblemError when it is gone or corrupt."""
+        step = live.tracker.step(version)
+        if step is not None:
+            return step.record
+        key = (live.location, version)
+        found = self._caches.versions.get(key)
+        if found is None:
+            with live.translated():
+                found = await live.log.read(version)
+            timestamp = live.tracker.timestamp_of(version)
+            if timestamp is not None and timestamp != found.timestamp:
+                found = VersionRecord(
+                    version, timestamp, found.put_id, found.sub_commits, found.actions, found.adopted_from
+                )
+            self._caches.versions.put(key, found)
+        return found
+
+    async def read_many(self, live: LiveTable, versions: range) -> list[VersionRecord]:
+        """Several versions in their order; storage is read in parallel."""
+        found: list[VersionRecord] = []
+        for start in range(0, len(versions), PARALLEL_READS):
+            window = versions[start : start + PARALLEL_READS]
+            found += await asyncio.gather(*(self.read(live, version) for version in window))
+        return found
+
+    async def oldest(self, live: LiveTable) -> int:
+        """The oldest version that can be read."""
+        key = (live.location, 0)
+        found = self._caches.versions_list.get(key)
+        if found is None or found[1] != live.head.version:
+            with live.translated():
+                floor = await live.log.floor() if found is None else found[0]
+            live.floor = max(live.floor, floor)
+            found = (live.floor, live.head.version)
+            self._caches.versions_list.put(key, found)
+        return max(found[0], live.oldest)
+
+    async def check(self, live: LiveTable, version: int | None) -> int:
+        """A version that can be read (None is one from before the oldest), or ProblemError that says which can be."""
+        oldest = await self.oldest(live)
+        if version is None or version < oldest:
+            detail = f"the oldest version kept is {oldest}; ask for that one or a newer one"
+            raise ProblemError("version-expired", detail, oldestVersion=oldest)
+        if version > live.head.version:
+            await live.refresh(0)
+        if version > live.head.version:
+            detail = f"version {version} does not exist; the newest is {live.head.version}"
+            raise ProblemError("version-not-found", detail, newestVersion=live.head.version)
+        return version
+
+    async def at(self, live: LiveTable, version: int | None, timestamp: int | None) -> Snapshot:
+        """The table at a version, at a time, or now. Recent ones are in memory; older ones are replayed and cached.
+
+        ProblemError `version-not-found` above the head, `version-expired` below what is kept.
+        """
+        if version is None and timestamp is None:
+            return live.head
+        if version is not None and timestamp is not None:
+            raise ProblemError("request-invalid", "give version or timestamp, not both")
+        if timestamp is not None:
+            if timestamp >= live.head.timestamp:
+                # Another replica may have committed up to that time since we last looked.
+                await live.refresh(0)
+            version = await self._version_at(live, timestamp)
+        version = await self.check(live, version)
+        return live.tracker.snapshot_at(version) or await self._replayed(live, version)
+
+    async def _version_at(self, live: LiveTable, timestamp: int) -> int | None:
+        """The highest version at or before a time. Times from before the state we opened from cost log(n) GETs."""
+        known = live.tracker.version_at(timestamp)
+        if known is not None:
+            return known
+        low, high = await self.oldest(live) - 1, live.tracker.oldest_version - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if (await self.read(live, middle)).timestamp <= timestamp:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    async def _replayed(self, live: LiveTable, version: int) -> Snapshot:
+        key = (live.location, version)
+        found = self._caches.files.get(key)
+        if found is None:
+            found = (await live.past(version)).head
+            self._caches.files.put(key, found)
+        return found

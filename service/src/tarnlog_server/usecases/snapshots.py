@@ -1,0 +1,144 @@
+"""Reading a table: what it is at a version or a time, and which files it has then."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tarnlog.protocol.action_json import unknown_fields
+from tarnlog.protocol.actions import Add, MetaData, Protocol, Txn
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.paths import path_key
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
+from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
+from tarnlog_server.usecases.records import Records
+
+
+class SnapshotView(Struct, frozen=True, rename="camel"):
+    """A snapshot as clients see it."""
+
+    version: int
+    timestamp: int
+    protocol: dict[str, Any]
+    meta_data: dict[str, Any] | None
+    num_files: int
+    total_bytes: int
+    num_records: int | None
+    txns: dict[str, int]
+
+
+class FilesPage(Struct, frozen=True, rename="camel"):
+    """Some of a version's files; `next` continues at the same version."""
+
+    version: int
+    files: tuple[Add, ...]
+    next: str | None
+
+
+class _FilesCursor(Struct, frozen=True):
+    v: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    a: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+    k: str
+    t: str
+
+
+class Snapshots:
+    """The verbs of reading the present and the past."""
+
+    def __init__(self, tables: OpenTables, records: Records, caches: Caches) -> None:
+        self._tables = tables
+        self._records = records
+        self._caches = caches
+
+    async def snapshot(
+        self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None
+    ) -> SnapshotView:
+        """A table at a version, a time, or now; now may be `max_staleness` seconds old."""
+        table, snapshot = await self.at(name, version, timestamp, max_staleness)
+        return self.view(table, snapshot)
+
+    async def files(
+        self,
+        name: TableName,
+        version: int | None,
+        timestamp: int | None,
+        max_staleness: float | None,
+        limit: int,
+        cursor: str | None,
+    ) -> FilesPage:
+        """A page of live files, in the order they were added. Costs the page, plus removed files in between."""
+        after: _FilesCursor | None = None
+        if cursor is not None:
+            after = decode_cursor(cursor, _FilesCursor)
+            version, timestamp = after.v, None
+        table, snapshot = await self.at(name, version, timestamp, max_staleness)
+        table_id = table.live.head.table_id or ""
+        start = 0
+        if after is not None:
+            check_table(after.t, table.live.head)
+            start = snapshot.files.row_after(after.a, after.k)
+        files: list[Add] = []
+        last = -1
+        for row, add in snapshot.rows(start):
+            if len(files) == limit:
+                added_at = snapshot.files.added_at(last)
+                where = _FilesCursor(snapshot.version, added_at, path_key(files[-1].path), table_id)
+                return FilesPage(snapshot.version, tuple(files), encode_cursor(where))
+            files.append(add)
+            last = row
+        return FilesPage(snapshot.version, tuple(files), None)
+
+    async def txn(self, name: TableName, app_id: str, max_staleness: float | None) -> Txn:
+        """How far an application got. ProblemError `txn-not-found`."""
+        _, snapshot = await self.at(name, None, None, max_staleness)
+        found = snapshot.txns.get(app_id)
+        if found is None:
+            raise ProblemError("txn-not-found", f"application {app_id[:200]!r} has not committed to {name}")
+        return found[0]
+
+    async def at(
+        self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None
+    ) -> tuple[OpenTable, Snapshot]:
+        """The table, and its snapshot at a version, a time, or now."""
+        table = await self._tables.get(name, max_staleness)
+        return table, await self._records.at(table.live, version, timestamp)
+
+    def view(self, table: OpenTable, snapshot: Snapshot) -> SnapshotView:
+        """A snapshot, rendered."""
+        return SnapshotView(
+            version=snapshot.version,
+            timestamp=snapshot.timestamp,
+            protocol=self.protocol_view(table, snapshot.protocol),
+            meta_data=self.metadata_view(table, snapshot.metadata) if snapshot.metadata else None,
+            num_files=snapshot.num_files,
+            total_bytes=snapshot.total_bytes,
+            num_records=snapshot.num_records,
+            txns={app_id: txn.version for app_id, (txn, _) in snapshot.txns.items()},
+        )
+
+    def protocol_view(self, table: OpenTable, protocol: Protocol) -> dict[str, Any]:
+        """A protocol as a JSON object, rendered once for each change of it."""
+        return _rendered(self._caches.protocol, (table.live.location, id(protocol)), protocol)
+
+    def metadata_view(self, table: OpenTable, metadata: MetaData) -> dict[str, Any]:
+        """A metaData as a JSON object, rendered once for each change of it."""
+        return _rendered(self._caches.metadata, (table.live.location, id(metadata)), metadata)
+
+
+def _rendered(cache: Any, key: tuple[str, int], action: Struct) -> dict[str, Any]:
+    """The rendered action from the cache. The action is kept beside it, so that its id() stays its own."""
+    found = cache.get(key)
+    if found is not None and found["action"] is action:
+        rendered: dict[str, Any] = found["rendered"]
+        return rendered
+    body = msgspec.to_builtins(action)
+    body.pop("unknown_fields", None)
+    body.pop("unknownFields", None)
+    rendered = {**unknown_fields(action), **body}
+    cache.put(key, {"action": action, "rendered": rendered})
+    return rendered

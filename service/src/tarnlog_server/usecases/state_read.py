@@ -1,0 +1,229 @@
+"""Finding and reading states: one interface, whatever format and whoever wrote them.
+
+A state is believed only when everything it names is there and fits: its own checksum, its manifests', and, for one of
+ours, the very version file it describes. What is not believed is reported and passed over; it never costs a read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+from collections.abc import Callable
+
+from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
+from tarnlog_server.codec.checkpoint_parquet import decode_parquet_info, decode_parquet_part
+from tarnlog_server.codec.checkpoint_parts import PartsManifest, join_parts
+from tarnlog_server.codec.damage import sha256_hex
+from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
+from tarnlog_server.codec.last_checkpoint import LastCheckpoint, decode_last_checkpoint
+from tarnlog_server.codec.state_avro import decode_manifest
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, decode_state_manifest, live_files
+from tarnlog_server.codec.state_manifest_avro import decode_state_manifest_avro
+from tarnlog_server.codec.table_state import State, StateFile
+from tarnlog_server.codec.version_file import CorruptObject, put_id_of
+from tarnlog_server.ports.object_store import ObjectMissing
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.table_log import TableLog
+
+PARALLEL_MANIFESTS = 8
+PAGE = 1000
+
+
+class Kind(enum.Enum):
+    """How a state is stored."""
+
+    AVRO = "avro-state"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class StateRef:
+    """A state that seems to be there."""
+
+    version: int
+    kind: Kind = dataclasses.field(compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A state that was read and believed. `manifest` is what an incremental Avro state can be built on."""
+
+    ref: StateRef
+    state: State
+    ids: CommitIdRun | None
+    manifest: StateManifest | None = None
+
+
+Broken = Callable[[StateRef, str], None]
+"""Told about every state that was passed over, and why."""
+
+
+class States:
+    """The states of one table's log."""
+
+    def __init__(self, log: TableLog, world: World) -> None:
+        self._log = log
+        self._store = log.store
+        self._paths = log.paths
+        self._world = world
+
+    async def newest(self, broken: Broken, at_most: int | None = None, *, ours: bool = False) -> Loaded | None:
+        """The newest state that can be believed (at or below a version; of ours); None when there is none.
+
+        Opening costs the hint, a probe for newer states and that state; only a broken one costs a listing of them all.
+        """
+        tried: set[tuple[int, Kind]] = set()
+        for find in (self._hinted, self.all):
+            for ref in await find():
+                if (at_most is not None and ref.version > at_most) or (ref.version, ref.kind) in tried:
+                    continue
+                tried.add((ref.version, ref.kind))
+                try:
+                    loaded = await self.read(ref)
+                    if loaded.state.ours or not ours:
+                        return loaded
+                except CorruptObject as error:
+                    broken(ref, str(error))
+                except ObjectMissing as error:
+                    broken(ref, f"{error.key} is missing")
+        return None
+
+    async def read(self, ref: StateRef) -> Loaded:
+        """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, read in parallel."""
+        if ref.kind is Kind.AVRO:
+            loaded = await self._read_avro(ref)
+        elif ref.kind is Kind.JSON:
+            loaded = await self._read_json(ref)
+        else:
+            loaded = await self._read_parquet(ref)
+        if loaded.state.ours:
+            await self._check_version_file(loaded.state)
+        return loaded
+
+    async def all(self) -> list[StateRef]:
+        """Every state there seems to be, newest first. Costs a pass over states, checkpoints and version files."""
+        refs: set[tuple[int, Kind]] = set()
+        for prefix in (f"{self._paths.root}state-v", self._paths.checkpoints_prefix, self._paths.numbered_prefix):
+            after: str | None = None
+            while True:
+                page = await self._store.list(prefix, start_after=after, limit=PAGE)
+                refs.update(found for info in page if (found := self._ref(info.key)) is not None)
+                if len(page) < PAGE:
+                    break
+                after = page[-1].key
+        return sorted((StateRef(version, kind) for version, kind in refs), reverse=True)
+
+    async def hint(self) -> LastCheckpoint | None:
+        """What `_last_checkpoint` says, if it is there and readable."""
+        key = self._paths.last_checkpoint
+        try:
+            return decode_last_checkpoint(key, await self._store.get(key))
+        except (ObjectMissing, CorruptObject):
+            return None
+
+    async def _hinted(self) -> list[StateRef]:
+        hint = await self.hint()
+        if hint is None:
+            return []
+        kind = {"avro-state": Kind.AVRO, "parquet": Kind.PARQUET}.get(hint.format or "json", Kind.JSON)
+        # The hint may be older than the newest state: a look at the state directories behind it tells.
+        after = f"{self._paths.root}state-v{hint.version:020d}0"
+        newer = await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE)
+        versions = {found[0] for info in newer if (found := self._ref(info.key)) is not None}
+        refs = [StateRef(version, Kind.AVRO) for version in sorted(versions, reverse=True)]
+        return [*refs, StateRef(hint.version, kind)]
+
+    def _ref(self, key: str) -> tuple[int, Kind] | None:
+        state = self._paths.parse_state(key)
+        if state is not None:
+            return (state, Kind.AVRO) if key.rsplit("/", 1)[-1] in ("_manifest.json", "_manifest.avro") else None
+        parquet = self._paths.parse_checkpoint_parquet_info(key)
+        if parquet is not None:
+            return parquet, Kind.PARQUET
+        single = self._paths.parse_checkpoint_json(key)
+        return (single, Kind.JSON) if single is not None else None
+
+    async def manifest(self, version: int) -> StateManifest:
+        """An Avro state without its entries: our document, or the record other writers leave."""
+        key = self._paths.state_manifest(version)
+        try:
+            return decode_state_manifest(key, version, await self._store.get(key))
+        except ObjectMissing:
+            other = self._paths.state_manifest_avro(version)
+            found = decode_state_manifest_avro(other, version, await self._store.get(other))
+            # Ours is written for other readers before the state is complete: only another writer's counts.
+            if await self._version_is_ours(version):
+                raise
+            return found
+
+    async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
+        """The entries of one manifest of a state, tombstoned ones included."""
+        key = self._paths.resolve_manifest(info.path, manifest.facts.version)
+        data = await self._store.get(key)
+        columns = manifest.facts.metadata.partition_columns if manifest.facts.metadata is not None else ()
+        return await self._world.run_blocking(
+            lambda: decode_manifest(
+                key, data, sha256=info.sha256, num_entries=info.num_entries, partition_columns=columns
+            )
+        )
+
+    async def _version_is_ours(self, version: int) -> bool:
+        key = self._paths.version(version)
+        try:
+            return put_id_of(key, await self._store.get(key)) is not None
+        except ObjectMissing:
+            return False
+
+    async def _read_avro(self, ref: StateRef) -> Loaded:
+        manifest = await self.manifest(ref.version)
+        files: list[StateFile] = []
+        for start in range(0, len(manifest.manifests), PARALLEL_MANIFESTS):
+            window = manifest.manifests[start : start + PARALLEL_MANIFESTS]
+            for entries in await asyncio.gather(*(self.entries(manifest, info) for info in window)):
+                files += live_files(manifest.tombstones, entries)
+        if manifest.ours and len(files) != manifest.num_files:
+            detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
+            raise CorruptObject(self._paths.state_manifest(ref.version), detail)
+        ids = await self._ids(self._paths.state_ids(ref.version)) if manifest.ours else None
+        return Loaded(ref, State(manifest.facts, files, manifest.ours), ids, manifest)
+
+    async def _read_json(self, ref: StateRef) -> Loaded:
+        key = self._paths.checkpoint_json(ref.version)
+        found = decode_checkpoint(key, ref.version, await self._store.get(key))
+        if isinstance(found, PartsManifest):
+            keys = [f"{self._paths.root}{name.rsplit('/', 1)[-1]}" for name in found.parts]
+            data = await asyncio.gather(*(self._store.get(part) for part in keys))
+            parts = [decode_part(part, body) for part, body in zip(keys, data, strict=True)]
+            found = join_parts(key, ref.version, found, parts)
+        ids = await self._ids(self._paths.checkpoint_ids(ref.version)) if found.ours else None
+        return Loaded(ref, found, ids)
+
+    async def _read_parquet(self, ref: StateRef) -> Loaded:
+        key = self._paths.checkpoint_parquet_info(ref.version)
+        info = decode_parquet_info(key, ref.version, await self._store.get(key))
+        numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
+        keys = [self._paths.checkpoint_parquet(ref.version, number) for number in numbers]
+        data = await asyncio.gather(*(self._store.get(part) for part in keys))
+        checksums: list[str | None] = [*info.checksums] or [None] * len(keys)
+
+        def decode() -> State:
+            parts = [
+                decode_parquet_part(part, body, sha256=checksum)
+                for part, body, checksum in zip(keys, data, checksums, strict=True)
+            ]
+            return join_parts(key, ref.version, None, parts)
+
+        state = await self._world.run_blocking(decode)
+        ids = await self._ids(self._paths.checkpoint_ids(ref.version)) if state.ours else None
+        return Loaded(ref, state, ids)
+
+    async def _ids(self, key: str) -> CommitIdRun:
+        return decode_ids(key, await self._store.get(key))
+
+    async def _check_version_file(self, state: State) -> None:
+        """A state of ours describes one version file; another in its place means another log."""
+        key = self._paths.version(state.facts.version)
+        if sha256_hex(await self._store.get(key)) != state.facts.version_sha256:
+            raise CorruptObject(key, "it is not the version file that the state beside it was made from")

@@ -1,0 +1,79 @@
+"""From a state to what replay would have given at its version, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import immutables
+
+from tarnlog.protocol.actions import Remove, Skip, Txn
+from tarnlog.protocol.paths import path_key
+from tarnlog_server.codec.table_state import State, StateFacts, StateFile, StateRemove
+from tarnlog_server.core.file_log import FileLog
+from tarnlog_server.core.replay import Snapshot
+
+
+def snapshot_of(state: State) -> Snapshot:
+    """The snapshot a state describes. Costs its files; they are ordered by the version that added them."""
+    facts = state.facts
+    files = FileLog()
+    total = counted = uncounted = 0
+    for file in sorted(state.files, key=lambda file: file.added_at_version):
+        gone = files.add(path_key(file.add.path), file.add, file.added_at_version, file.added_at_timestamp)
+        for add, sign in ((file.add, 1), (gone, -1)):
+            if add is not None:
+                total += sign * add.size
+                counted += sign * (add.num_records or 0)
+                uncounted += sign * (add.num_records is None)
+    txns: dict[str, tuple[Txn, int]] = {txn.app_id: (txn, version) for txn, version in facts.txns}
+    skips: dict[str, Skip] = {path_key(skip.path): skip for skip in facts.skips}
+    tombstones: dict[str, tuple[Remove, int]] = {
+        path_key(removed.path): (removed.remove, removed.version) for removed in facts.removes
+    }
+    return Snapshot(
+        version=facts.version,
+        timestamp=facts.timestamp,
+        protocol=facts.protocol,
+        metadata=facts.metadata,
+        txns=immutables.Map(txns),
+        skips=immutables.Map(skips),
+        tombstones=immutables.Map(tombstones),
+        files=files,
+        length=len(files),
+        num_files=files.live_count,
+        total_bytes=total,
+        counted_records=counted,
+        files_without_count=uncounted,
+        dropped=facts.dropped,
+    )
+
+
+def facts_of(
+    snapshot: Snapshot, put_id: str | None, sha256: str, unexpired_since_ms: int, foreign_times: dict[int, int]
+) -> StateFacts:
+    """Everything of a snapshot but its files. A remove is kept while vacuum must still see it."""
+    removes = []
+    for _, (remove, version) in sorted(snapshot.tombstones.items()):
+        deleted = remove.deletion_timestamp if remove.deletion_timestamp is not None else snapshot.timestamp
+        if deleted > unexpired_since_ms:
+            removes.append(StateRemove(remove.path, version, deleted, remove))
+    return StateFacts(
+        version=snapshot.version,
+        timestamp=snapshot.timestamp,
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        txns=tuple(snapshot.txns[app_id] for app_id in sorted(snapshot.txns)),
+        skips=tuple(skip for _, skip in sorted(snapshot.skips.items())),
+        removes=tuple(removes),
+        version_put_id=put_id,
+        version_sha256=sha256,
+        dropped=snapshot.dropped,
+        version_timestamps=tuple(sorted((v, time) for v, time in foreign_times.items() if v <= snapshot.version)),
+    )
+
+
+def files_of(snapshot: Snapshot, start: int = 0) -> Iterator[StateFile]:
+    """The live files of a snapshot, from row `start`, as a state stores them."""
+    files = snapshot.files
+    for row, add in snapshot.rows(start):
+        yield StateFile(add, files.added_at(row), files.added_time(row))

@@ -1,0 +1,193 @@
+"""Writing states: never in a commit's way, validated before anything points to them, harmless when done twice.
+
+A state describes exactly the version it is named after. Its parts are written first, the object that completes it last,
+by put-if-absent: of two replicas that write the same one, the second finds it there. The hint moves only after what was
+written has been read back and believed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from tarnlog_server.codec.checkpoint_json import encode_checkpoint, encode_checkpoint_parts, encode_parts_manifest
+from tarnlog_server.codec.checkpoint_order import count_actions
+from tarnlog_server.codec.checkpoint_parquet import encode_parquet, encode_parquet_checksums
+from tarnlog_server.codec.checkpoint_parts import EncodedCheckpoint
+from tarnlog_server.codec.damage import sha256_hex
+from tarnlog_server.codec.ids_file import encode_ids, make_run
+from tarnlog_server.codec.last_checkpoint import LastCheckpoint, encode_last_checkpoint
+from tarnlog_server.codec.paths import state_dir
+from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.state_plan import Layout, StateSettings, layout, state_settings
+from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.avro_state import AvroStateWriter
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.open_log import Base
+from tarnlog_server.usecases.state_read import Kind, StateRef
+from tarnlog_server.usecases.state_snapshot import facts_of, files_of
+
+PUT_ATTEMPTS = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """A state that is complete, validated and pointed to."""
+
+    version: int
+    format: str
+    num_actions: int
+    num_files: int
+    parts: int
+    size: int
+    """Bytes that were sent to the store for it."""
+
+
+class StateWriter:
+    """Writes the states of one table, one at a time."""
+
+    def __init__(self, live: LiveTable, world: World) -> None:
+        self._live = live
+        self._world = world
+        self._store = live.log.store
+        self._paths = live.log.paths
+        self._sent = 0
+
+    async def write(self, *, format: str | None = None, compact: bool = False) -> Written:  # noqa: A002
+        """Write a state of the head as it is now. Raises StoreError, CorruptObject, ProblemError.
+
+        An Avro state costs what changed since the last one; the other formats, and a compaction, cost the table.
+        """
+        snapshot = self._live.head
+        configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+        settings = state_settings(configuration)
+        if format is not None:
+            settings = msgspec.structs.replace(settings, format=format)
+        facts, ids = await self._facts(snapshot)
+        self._sent = 0
+        size = count_actions(facts, snapshot.num_files)
+        how = layout(size, settings)
+        if how.format == "avro-state":
+            manifest = await AvroStateWriter(self._live, self._world, self._put).write(
+                snapshot, facts, ids, settings, compact=compact
+            )
+            base = Base(StateRef(snapshot.version, Kind.AVRO), True, manifest)
+            parts = len(manifest.manifests)
+        else:
+            await self._put(self._paths.checkpoint_ids(snapshot.version), ids)
+            parts = await self._whole(snapshot, facts, settings, how)
+            kind = Kind.PARQUET if how.format == "parquet" else Kind.JSON
+            base = Base(StateRef(snapshot.version, kind), True, None)
+            await self._live.states.read(base.ref)
+        await self._point(snapshot, size, how, parts)
+        self._live.base = base
+        return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent)
+
+    async def _facts(self, snapshot: Snapshot) -> tuple[StateFacts, bytes]:
+        """The facts of a version and the ids known at it. Costs a GET of its version file."""
+        version = snapshot.version
+        tracker = self._live.tracker
+        data = await self._store.get(self._paths.version(version))
+        step = tracker.step(version)
+        put_id = step.record.put_id if step is not None else (await self._live.log.read(version)).put_id
+        now = self._world.now_ms()
+        unexpired = now - int(self._live.setting("deletedFileRetention.duration"))
+        window = int(self._live.setting("commit.dedupe.duration")) + CLOCK_TOLERANCE_MS
+        entries = tracker.ids.upto(version, snapshot.timestamp - window)
+        run = make_run(version, max(0, snapshot.timestamp - window), snapshot.timestamp, entries)
+        times = {v: time for v, time in tracker.foreign_times.items() if v >= self._live.floor}
+        return facts_of(snapshot, put_id, sha256_hex(data), unexpired, times), encode_ids(run)
+
+    async def _whole(self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout) -> int:
+        """A JSON or Parquet checkpoint: every file, sorted by path, one object in memory at a time."""
+        version = snapshot.version
+        files = await self._world.run_blocking(lambda: sorted(files_of(snapshot), key=lambda file: file.add.path))
+        if how.format == "parquet":
+            return await self._parquet(version, facts, files)
+        compress = bool(self._live.setting("transaction.compression.enabled"))
+        if how.format == "json":
+            whole = await self._world.run_blocking(lambda: encode_checkpoint(facts, files, compress=compress))
+            await self._put(self._paths.checkpoint_json(version), whole.data)
+            return 1
+        checkpoint_id = self._world.uuid7().hex[-12:]
+        names = []
+        parts = encode_checkpoint_parts(
+            facts,
+            files,
+            checkpoint_id=checkpoint_id,
+            actions_per_part=settings.actions_per_part,
+            compress=compress,
+        )
+        async for part in _stepwise(parts, self._world):
+            key = self._paths.checkpoint_part(version, checkpoint_id, part.number)
+            await self._put(key, part.data)
+            names.append(self._paths.relative(key))
+        manifest = encode_parts_manifest(version, checkpoint_id, names, self._world.now_ms())
+        await self._put(self._paths.checkpoint_json(version), manifest)
+        return len(names)
+
+    async def _parquet(self, version: int, facts: StateFacts, files: list[StateFile]) -> int:
+        checksums = []
+        size = 0
+        encoded = encode_parquet(
+            facts,
+            files,
+            compression=self._live.setting("checkpoint.compression"),
+            max_file_size=int(self._live.setting("checkpoint.maxFileSize")),
+        )
+        async for part in _stepwise(encoded, self._world):
+            number = None if part.number == 1 and part.last else part.number
+            await self._put(self._paths.checkpoint_parquet(version, number), part.data)
+            checksums.append(sha256_hex(part.data))
+            size += part.actions
+        info = encode_parquet_checksums(version, size, checksums, self._world.now_ms())
+        await self._put(self._paths.checkpoint_parquet_info(version), info)
+        return len(checksums)
+
+    async def _point(self, snapshot: Snapshot, size: int, how: Layout, parts: int) -> None:
+        """Move the hint, unless it already names a newer state."""
+        hint = await self._live.states.hint()
+        if hint is not None and hint.version > snapshot.version:
+            return
+        last = LastCheckpoint(
+            version=snapshot.version,
+            size=size,
+            size_in_bytes=snapshot.total_bytes,
+            num_files=snapshot.num_files,
+            created_time=self._world.now_ms(),
+            parts=parts if how.format in ("json-multipart", "parquet") and parts > 1 else None,
+            format=how.format,
+            state_dir=state_dir(snapshot.version) if how.format == "avro-state" else None,
+        )
+        await self._store.put(self._paths.last_checkpoint, encode_last_checkpoint(last))
+        # Hadoop's local file system would believe its old checksum of the hint more than the hint.
+        await self._store.delete(self._paths.last_checkpoint_crc)
+
+    async def _put(self, key: str, data: bytes, *, only_if_absent: bool = False) -> PutResult:
+        """Write an object until the store says that it is there."""
+        for attempt in range(1, PUT_ATTEMPTS + 1):
+            try:
+                if only_if_absent:
+                    result = await self._store.put_if_absent(key, data)
+                else:
+                    await self._store.put(key, data)
+                    result = PutResult.CREATED
+                self._sent += len(data)
+                return result
+            except OutcomeUnknown:
+                if attempt == PUT_ATTEMPTS:
+                    raise
+                await self._world.sleep(0.1 * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+
+async def _stepwise(parts: Iterable[EncodedCheckpoint], world: World) -> AsyncIterator[EncodedCheckpoint]:
+    """The parts that an encoder makes one after the other, each made off the event loop."""
+    rest = iter(parts)
+    while (part := await world.run_blocking(lambda: next(rest, None))) is not None:
+        yield part

@@ -1,0 +1,1 @@
+"""The PySpark connector of tarnlog."""

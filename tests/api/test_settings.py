@@ -1,0 +1,139 @@
+"""Settings: where they come from, and one sentence for each that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tarnlog_server.settings import BadSettings, is_loopback, load_settings
+
+KEY = {"id": "k", "sha256": "0" * 64, "scope": "read"}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith("TARNLOG_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_defaults() -> None:
+    settings = load_settings()
+    assert (settings.warehouse, settings.host, settings.port) == ("./data", "127.0.0.1", 8420)
+    assert settings.api_keys == ()
+
+
+def test_arguments_beat_the_environment_which_beats_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "tarnlog.toml").write_text('warehouse = "/file"\nport = 1\nhost = "localhost"\nlocations = ["/x"]\n')
+    monkeypatch.setenv("TARNLOG_WAREHOUSE", "/environment")
+    monkeypatch.setenv("TARNLOG_PORT", "2")
+    settings = load_settings(port=3, warehouse=None)
+    assert (settings.warehouse, settings.port, settings.host) == ("/environment", 3, "localhost")
+    assert settings.locations == ("/x",)
+
+
+def test_a_file_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "tarnlog.toml").write_text("port = 1\n")
+    (tmp_path / "other.toml").write_text("port = 2\n")
+    assert load_settings("other.toml").port == 2
+    monkeypatch.setenv("TARNLOG_CONFIG", str(tmp_path / "other.toml"))
+    assert load_settings().port == 2
+    assert load_settings("tarnlog.toml").port == 1
+    assert os.environ["TARNLOG_CONFIG"] == str(tmp_path / "other.toml")
+
+
+def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARNLOG_API_KEYS", json.dumps([{**KEY, "namespaces": "sales*"}]))
+    [key] = load_settings(host="0.0.0.0").api_keys
+    assert (key.id, key.scope, key.namespaces) == ("k", "read", "sales*")
+
+
+@pytest.mark.parametrize(
+    "name, value, named",
+    [
+        ("PORT", "http", "TARNLOG_PORT"),
+        ("PORT", "70000", "TARNLOG_PORT"),
+        ("LOG_LEVEL", "loud", "TARNLOG_LOG_LEVEL"),
+        ("LOG_FORMAT", "xml", "TARNLOG_LOG_FORMAT"),
+        ("HEDGE", "maybe", "TARNLOG_HEDGE"),
+        ("MAX_WAITING", "0", "TARNLOG_MAX_WAITING"),
+        ("COMMIT_DEADLINE_SECONDS", "0", "TARNLOG_COMMIT_DEADLINE_SECONDS"),
+        ("CACHE_TTL_SECONDS", "nan", "TARNLOG_CACHE_TTL_SECONDS"),
+        ("WAREHOUSE", "", "TARNLOG_WAREHOUSE"),
+        ("LOCATIONS", "not json", "locations"),
+        ("API_KEYS", "[{}]", "TARNLOG_API_KEYS (0.id)"),
+        ("API_KEYS", json.dumps([{**KEY, "sha256": "short"}]), "TARNLOG_API_KEYS (0.sha256)"),
+        ("API_KEYS", json.dumps([{**KEY, "scope": "root"}]), "TARNLOG_API_KEYS (0.scope)"),
+        ("API_KEYS", json.dumps([{**KEY, "secret": "x"}]), "TARNLOG_API_KEYS (0.secret)"),
+        ("API_KEYS", json.dumps([KEY, KEY]), "same id"),
+        ("HOST", "0.0.0.0", "TARNLOG_API_KEYS"),
+        ("HOST", "example.com", "TARNLOG_API_KEYS"),
+    ],
+)
+def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, named: str) -> None:
+    monkeypatch.setenv(f"TARNLOG_{name}", value)
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text, named", [("ports = 1", "TARNLOG_PORTS"), ("port = ", "settings"), ("\0", "settings")])
+def test_bad_files_are_named(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "tarnlog.toml").write_text(text)
+    with pytest.raises(BadSettings, match=named):
+        load_settings()
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(BadSettings, match=r"missing\.toml"):
+        load_settings("missing.toml")
+
+
+def test_other_variables_of_the_prefix_are_nobodys_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARNLOG_DEV_PYTHON", "python3")
+    assert load_settings().port == 8420
+
+
+@pytest.mark.parametrize(
+    "host, loopback",
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True), ("LocalHost", True), ("0.0.0.0", False),
+     ("::", False), ("10.0.0.1", False), ("localhost.example.com", False)],
+)  # fmt: skip
+def test_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    "env, said",
+    [
+        ({"TARNLOG_PORT": "http"}, "TARNLOG_PORT"),
+        ({"TARNLOG_HOST": "0.0.0.0"}, "TARNLOG_API_KEYS"),
+        ({"TARNLOG_WAREHOUSE": "ftp://x/y"}, "TARNLOG_WAREHOUSE"),
+        ({"TARNLOG_LOCATIONS": '["ftp://x/y"]'}, "TARNLOG_LOCATIONS"),
+        ({"TARNLOG_HOST": "127.0.0.1", "TARNLOG_PORT": "1"}, "TARNLOG_PORT"),
+    ],
+)
+def test_the_process_says_one_sentence_and_ends_with_2(tmp_path: Path, env: dict[str, str], said: str) -> None:
+    if env.get("TARNLOG_PORT") == "1" and os.geteuid() == 0:
+        import socket
+
+        taken = socket.create_server(("127.0.0.1", 0))
+        env = {**env, "TARNLOG_PORT": str(taken.getsockname()[1])}
+    done = subprocess.run(
+        [sys.executable, "-m", "tarnlog_server"],
+        env={**os.environ, **env},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1

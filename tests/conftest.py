@@ -1,0 +1,31 @@
+"""What every test shares: the long switch, hypothesis profiles, and the real servers of tests/servers.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+LONG = os.environ.get("TARNLOG_TEST_LONG", "") not in ("", "0")
+"""True under `./dev test --long`: many seeds instead of enough seeds."""
+
+pytest_plugins = ["tests.servers"] if importlib.util.find_spec("tests.servers") else []
+
+# No deadline: a busy machine is not a bug. The blob in a failure replays it with @reproduce_failure.
+_shared = settings(
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("default", parent=_shared)
+settings.register_profile("long", parent=_shared, max_examples=2000)
+settings.load_profile("long" if LONG else "default")
+
+
+@pytest.fixture(scope="session")
+def long_run() -> bool:
+    """LONG as a fixture, for tests that scale themselves."""
+    return LONG

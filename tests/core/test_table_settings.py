@@ -1,0 +1,210 @@
+"""Table properties: defaults, every spelling, every refusal, and that what is accepted can be read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarnlog_server.core.setting_values import DAY, HOUR
+from tarnlog_server.core.table_settings import (
+    ALIASES,
+    MAX_VALUE_BYTES,
+    PREFIX,
+    SETTINGS,
+    SUPERSEDED,
+    PropertyError,
+    check_properties,
+    setting,
+)
+
+DEFAULTS: dict[str, object] = {
+    "checkpoint.enabled": True,
+    "checkpoint.interval": 10,
+    "checkpoint.parallelism": 4,
+    "checkpoint.read.timeoutSeconds": 30,
+    "checkpoint.compression": "snappy",
+    "checkpoint.maxFileSize": 134217728,
+    "checkpoint.actionsPerPart": 100000,
+    "checkpointRetention.duration": 7200000,
+    "logRetention.duration": 2592000000,
+    "deletedFileRetention.duration": 604800000,
+    "cleanup.enabled": True,
+    "cleanup.failurePolicy": "continue",
+    "transaction.compression.enabled": True,
+    "transaction.retry.maxAttempts": 10,
+    "transaction.retry.baseDelayMs": 100,
+    "transaction.retry.maxDelayMs": 5000,
+    "state.format": "avro",
+    "state.compression": "zstd",
+    "state.compressionLevel": 3,
+    "state.entriesPerManifest": 50000,
+    "state.read.parallelism": 8,
+    "state.schema.renormalizeThreshold": 5,
+    "state.compaction.tombstoneThreshold": 0.10,
+    "state.compaction.maxManifests": 20,
+    "state.compaction.largeRemoveThreshold": 2147483647,
+    "state.compaction.afterMerge": True,
+    "state.retention.versions": 2,
+    "state.retention.hours": 168,
+    "state.gc.minManifestAgeHours": 1,
+    "stats.truncation.maxLength": 32,
+    "cache.expirationSeconds": 300,
+    "cache.maxVersions": 1000,
+    "commit.coalesce": True,
+    "commit.dedupe.duration": 86400000,
+    "commit.maxBytes": 67108864,
+    "skip.cooldownHours": 24,
+}
+
+
+def test_the_table_of_settings_is_complete() -> None:
+    assert {name: known.default for name, known in SETTINGS.items()} == DEFAULTS
+    assert all(setting({}, name) == value for name, value in DEFAULTS.items())
+    assert all(known.meaning for known in SETTINGS.values())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_default_is_accepted_as_its_own_text(name: str) -> None:
+    text = str(SETTINGS[name].default)
+    for key in (name, PREFIX + name):
+        check_properties({key: text})
+        value = setting({key: text}, name)
+        assert value == SETTINGS[name].default
+        assert type(value) is type(SETTINGS[name].default)
+
+
+READ: list[tuple[str, str, object]] = [
+    ("commit.coalesce", "false", False),
+    ("commit.coalesce", "FALSE", False),
+    ("checkpoint.interval", "100", 100),
+    ("checkpoint.interval", " 100 ", 100),
+    ("state.format", "JSON", "json"),
+    ("state.compaction.tombstoneThreshold", "0", 0.0),
+    ("state.compaction.tombstoneThreshold", "2.5e-1", 0.25),
+    ("logRetention.duration", "90000000", 90_000_000),
+    ("logRetention.duration", "48h", 48 * HOUR),
+    ("logRetention.duration", "7d", 7 * DAY),
+    ("logRetention.duration", "2w", 14 * DAY),
+    ("commit.dedupe.duration", "30m", HOUR // 2),
+    ("commit.dedupe.duration", "90 s", 90_000),
+    ("commit.dedupe.duration", "1500ms", 1500),
+]
+
+
+@pytest.mark.parametrize("name, text, value", READ)
+def test_values(name: str, text: str, value: object) -> None:
+    check_properties({name: text})
+    assert setting({name: text}, name) == value
+
+
+def test_the_alias_counts_in_hours() -> None:
+    for key in ("purge.txLogRetentionHours", PREFIX + "purge.txLogRetentionHours"):
+        check_properties({key: "48"})
+        assert setting({key: "48"}, "logRetention.duration") == 48 * HOUR
+    assert set(ALIASES) == {"purge.txLogRetentionHours"}
+
+
+def test_superseded_and_free_names_are_accepted() -> None:
+    assert set(SUPERSEDED) == {"checkpoint.retention", "transaction.useOptimized"}
+    check_properties({"checkpoint.retention": "5", PREFIX + "transaction.useOptimized": "whatever"})
+    check_properties({"owner": "", "täam": "x\ny", PREFIX + "mine": "1", "x" * 256: "y" * MAX_VALUE_BYTES})
+    check_properties({"docMappingSchema.T1PNoYwrqgwDVLtf": "[" + " " * MAX_VALUE_BYTES + "]"})
+
+
+REFUSED: list[tuple[dict[str, str], str, str]] = [
+    ({"commit.coalesce": "yes"}, "commit.coalesce", "true or false, not 'yes'"),
+    ({"commit.coalesce": "1"}, "commit.coalesce", "true or false"),
+    ({PREFIX + "commit.coalesce": ""}, PREFIX + "commit.coalesce", "true or false"),
+    ({"checkpoint.interval": "0"}, "checkpoint.interval", "from 1 to"),
+    ({"checkpoint.interval": "-1"}, "checkpoint.interval", "from 1 to"),
+    ({"checkpoint.interval": "1.5"}, "checkpoint.interval", "whole number"),
+    ({"checkpoint.interval": "1_0"}, "checkpoint.interval", "whole number"),
+    ({"checkpoint.interval": "٣"}, "checkpoint.interval", "whole number"),
+    ({"checkpoint.interval": "9" * 5000}, "checkpoint.interval", "whole number"),
+    ({"state.compressionLevel": "23"}, "state.compressionLevel", "from 1 to 22"),
+    ({"state.compaction.tombstoneThreshold": "1.1"}, "state.compaction.tombstoneThreshold", "from 0.0 to 1.0"),
+    ({"state.compaction.tombstoneThreshold": "nan"}, "state.compaction.tombstoneThreshold", "number"),
+    ({"state.format": "orc"}, "state.format", "avro, json, parquet"),
+    ({"cleanup.failurePolicy": "ignore"}, "cleanup.failurePolicy", "continue, fail"),
+    ({"logRetention.duration": "-1"}, "logRetention.duration", "24h, 7d, 30m"),
+    ({"logRetention.duration": "1.5h"}, "logRetention.duration", "24h, 7d, 30m"),
+    ({"logRetention.duration": "1 year"}, "logRetention.duration", "24h, 7d, 30m"),
+    ({"logRetention.duration": "9" * 19 + "w"}, "logRetention.duration", "a time from"),
+    ({"purge.txLogRetentionHours": "2d"}, "purge.txLogRetentionHours", "whole number"),
+    ({"commit.dedupe.duration": "31d"}, "commit.dedupe.duration", "at most logRetention.duration"),
+    ({"logRetention.duration": "1h"}, "logRetention.duration", "commit.dedupe.duration (86400000 ms) must be at most"),
+    ({"purge.txLogRetentionHours": "23"}, "purge.txLogRetentionHours", "at most logRetention.duration"),
+    (
+        {"transaction.retry.baseDelayMs": "6000"},
+        "transaction.retry.baseDelayMs",
+        "at most transaction.retry.maxDelayMs",
+    ),
+    ({"Commit.Coalesce": "true"}, "Commit.Coalesce", "write commit.coalesce"),
+    (
+        {"spark.indextables.STATE.format": "avro"},
+        "spark.indextables.STATE.format",
+        "write spark.indextables.state.format",
+    ),
+    (
+        {"state.format": "avro", PREFIX + "state.format": "avro"},
+        PREFIX + "state.format",
+        "means the same as state.format",
+    ),
+    (
+        {"logRetention.duration": "30d", "purge.txLogRetentionHours": "720"},
+        "purge.txLogRetentionHours",
+        "means the same",
+    ),
+    ({"": "x"}, "", "1 to 256"),
+    ({"x" * 257: "x"}, "x" * 257, "1 to 256"),
+    ({"a\nb": "x"}, "a\nb", "control characters"),
+    ({"a\ud800": "x"}, "a\ud800", "surrogates"),
+    ({"a": "\ud800"}, "a", "surrogate"),
+    ({"a": "ü" * (MAX_VALUE_BYTES // 2 + 1)}, "a", "65538 bytes"),
+    ({"a": 5}, "a", "must be text"),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize("properties, name, message", REFUSED)
+def test_refused_by_name(properties: dict[str, str], name: str, message: str) -> None:
+    with pytest.raises(PropertyError) as caught:
+        check_properties(properties)
+    assert caught.value.property_name == name
+    assert message in caught.value.message
+    assert len(str(caught.value)) < 500
+
+
+def test_both_ends_of_a_pair_may_be_set_together() -> None:
+    check_properties({"logRetention.duration": "1h", "commit.dedupe.duration": "1h"})
+    check_properties({"transaction.retry.baseDelayMs": "6000", "transaction.retry.maxDelayMs": "6000"})
+
+
+def test_the_table_wins_over_the_service_and_the_service_over_the_default() -> None:
+    service = {"checkpoint.interval": "20"}
+    assert setting({"checkpoint.interval": "30"}, "checkpoint.interval", service) == 30
+    assert setting({PREFIX + "checkpoint.interval": "30"}, "checkpoint.interval", service) == 30
+    assert setting({}, "checkpoint.interval", service) == 20
+    assert setting({}, "checkpoint.interval", {}) == 10
+
+
+def test_an_adopted_table_with_a_bad_value_still_opens() -> None:
+    assert setting({"checkpoint.interval": "often"}, "checkpoint.interval") == 10
+    assert setting({"checkpoint.interval": "often"}, "checkpoint.interval", {"checkpoint.interval": "20"}) == 20
+
+
+def test_asking_for_a_name_that_is_no_setting_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        setting({}, "commit.coalesced")
+
+
+@given(
+    st.sampled_from(sorted(SETTINGS)), st.text(max_size=12) | st.from_regex(r"[0-9]{1,6}(ms|[smhdw])?", fullmatch=True)
+)
+def test_what_is_accepted_is_what_is_read(name: str, text: str) -> None:
+    known = SETTINGS[name]
+    try:
+        check_properties({name: text})
+    except PropertyError:
+        return
+    assert setting({name: text}, name) == known.values.parse(text)

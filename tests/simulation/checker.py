@@ -1,0 +1,295 @@
+"""What must be true after a run, judged by the log's bytes and what clients were told, without the service's code.
+
+Which answers bind, when the same commit id was sent more than once:
+
+- `committed` binds always: the id is in the log, once, at that version and seq, with the body that was sent.
+- `conflict` and 422 `commit-invalid` say "never" for what was sent: this body on this readVersion. They are false if
+  the log holds that body with that readVersion, whoever placed it, before or after: admission at version n looked at
+  every winner a refusal at an older head can have seen, and a refusal at a newer head would have seen the commit.
+  Another readVersion (a client that planned anew under its old id) or another body may have landed: the refusal said
+  nothing about those. A table created anew under the same name answers for itself only.
+- `unknown` and no answer at all bind to "at most once". So does `commit-id-reused`, which also names the place.
+- every other problem (429, contended, refused, ...) says "not committed": an id that got only such answers is absent.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.simulation.feeds import check_feeds, check_reads
+from tests.simulation.journal import Journal, Send
+from tests.simulation.log_model import Broken, Log, Objects, Sub, read_tables
+from tests.simulation.rules import broken_rules, is_blind, isolation
+from tests.simulation.times import missing_allowed
+
+Json = dict[str, Any]
+
+MAY_HAVE_LANDED = ("committed", "unknown", "lost")
+SERVICE_MADE = ("CREATE TABLE", "DROP", "SKIP FILE")
+NEVER_TOLD = ("log-corrupt", "internal-error", "not-ready", "request-invalid", "protocol-not-supported")
+DEDUPE_MS = 24 * 3600 * 1000
+SKEW_MS = 10_000
+
+
+def check(journal: Journal, objects: Objects, created: dict[str, float]) -> list[str]:
+    """Every promise that was broken, in words; empty when all were kept."""
+    found = [f"fault of ours: {fault}" for fault in journal.faults_of_ours]
+    found += [f"no final answer for {name}" for name in journal.unanswered]
+    try:
+        tables = read_tables(objects, created)
+    except (Broken, ValueError, KeyError) as error:
+        return [*found, f"the log is broken: {error!r}"]
+    found += [f"outside write {o.key} was replaced" for o in journal.outside if objects[o.key][0] != o.data]
+    by_id: dict[str, list[Send]] = {}
+    for send in journal.sends:
+        if send.commit_id is not None:
+            by_id.setdefault(send.commit_id, []).append(send)
+    for logs in tables.values():
+        for log in logs:
+            found += [f"{log.root} {fault}" for fault in _check_log(log, by_id)]
+    for send in journal.sends:
+        found += [f"{_name(send)}: {fault}" for fault in _check_send(send, tables.get(send.table, []))]
+    found += check_reads(journal, tables)
+    found += check_feeds(journal, tables)
+    return found
+
+
+def _name(send: Send) -> str:
+    return f"{send.kind} {send.commit_id} at {send.started:.3f} on {send.replica} told {json.dumps(send.answer)[:300]}"
+
+
+def _check_log(log: Log, by_id: dict[str, list[Send]]) -> list[str]:
+    found: list[str] = []
+    dropped = False
+    put_ids: set[str] = set()
+    for version in log.versions:
+        if version.ours and version.info is not None:
+            if version.info["putId"] in put_ids:
+                found.append(f"putId {version.info['putId']} is there twice")
+            put_ids.add(version.info["putId"])
+        for sub in version.subs:
+            if dropped:
+                found.append(f"version {version.number} follows the drop")
+            dropped = dropped or sub.operation == "DROP"
+            found += [f"version {version.number}.{sub.seq} {fault}" for fault in sub.faults]
+            if sub.commit_id and sub.operation not in SERVICE_MADE:
+                sends = by_id.get(sub.commit_id, [])
+                found += [f"commit {sub.commit_id} at {version.number}: {f}" for f in _check_placed(log, sub, sends)]
+    return found
+
+
+def _check_placed(log: Log, sub: Sub, sends: list[Send]) -> list[str]:
+    """A commit in the log: somebody sent exactly this, it was not refused, and it conflicts with nobody before it."""
+    sent = next((s for s in sends if _is_this(s, sub)), None)
+    if sent is None:
+        return ["nobody sent what is in the log"]
+    found = []
+    if not any(s.outcome in MAY_HAVE_LANDED for s in sends):
+        found.append("every answer said that it is not committed")
+    if sent.kind == "patch":
+        after = _patched(sub.metadata_before or {}, sent.body)
+        if sub.metadata_after != after:
+            found.append(f"the patch {sent.body} made {sub.metadata_after} of {sub.metadata_before}")
+        return found
+    if sub.blind != is_blind(sent.body):
+        found.append(f"isBlindAppend is {sub.blind}")
+    if sub.record is not None and sub.record.get("isolation") != isolation(sent.body):
+        found.append(f"isolation is {sub.record.get('isolation')}")
+    read_version = sent.read_version
+    if sub.blind or read_version is None:
+        return found
+    if read_version >= sub.version:
+        found.append(f"readVersion {read_version} is not below it")
+        return found
+    metadata = log.versions[read_version].after.metadata
+    for winner in _between(log, read_version, sub):
+        broken = broken_rules(sent.body, winner, metadata)
+        if broken:
+            found.append(f"undetected conflict {sorted(broken)} with {winner.version}.{winner.seq}")
+    return found
+
+
+def _between(log: Log, read_version: int, sub: Sub) -> list[Sub]:
+    """What the commit did not see: everything after its readVersion, up to itself."""
+    return [
+        other
+        for version in log.versions[read_version + 1 : sub.version + 1]
+        for other in version.subs
+        if (other.version, other.seq) < (sub.version, sub.seq)
+    ]
+
+
+def _is_this(send: Send, sub: Sub) -> bool:
+    """Whether the log holds exactly what was sent: the body and its readVersion."""
+    if sub.record is None:
+        return False
+    if send.kind == "patch":
+        return bool(sub.record.get("operationParameters") == send.body)
+    return (
+        sub.body_name == send.body["operationParameters"]["body"]
+        and sub.record.get("readVersion") == send.read_version
+        and len(sub.actions) == len(send.body["actions"])
+        and all(_same(wrapped, *logged) for wrapped, logged in zip(send.body["actions"], sub.actions, strict=True))
+    )
+
+
+def _same(wrapped: Json, kind: str, logged: Json) -> bool:
+    sent = wrapped.get(kind)
+    if sent is None:
+        return False
+    if kind == "remove" and "deletionTimestamp" not in sent:
+        logged = {key: value for key, value in logged.items() if key != "deletionTimestamp"}
+    return bool({k: v for k, v in sent.items() if v is not None} == logged)
+
+
+def _patched(before: Json, body: Json) -> Json:
+    after = {**before, "configuration": dict(before.get("configuration", {}))}
+    changes = body.get("properties", {})
+    for key in changes.get("unset", ()):
+        after["configuration"].pop(key, None)
+    after["configuration"].update(changes.get("set", {}))
+    if "description" in body:
+        after["description"] = body["description"]
+    if "schema" in body:
+        after["schemaString"] = json.dumps(body["schema"], separators=(",", ":"))
+    return after
+
+
+def _check_send(send: Send, logs: list[Log]) -> list[str]:
+    if send.slug in NEVER_TOLD:
+        return ["a client is never told this here"]
+    if send.slug == "table-not-found":
+        return [] if missing_allowed(logs, send.started - 60, send.ended) else ["the table was there all the time"]
+    if send.slug == "commit-id-expired":
+        made = int(str(send.commit_id).replace("-", "")[:12], 16)
+        age = 1_750_000_000_000 + int(send.ended * 1000) - made
+        return [] if age > DEDUPE_MS - SKEW_MS else [f"the id is {age} ms old"]
+    if send.kind in ("create", "drop"):
+        return _check_table_change(send, logs)
+    if send.kind == "skip":
+        return _check_skip(send, logs)
+    places = [(log, log.by_id[send.commit_id]) for log in logs if send.commit_id and send.commit_id in log.by_id]
+    if send.outcome == "committed":
+        return _check_committed(send, places)
+    if send.outcome == "conflict" or send.slug == "commit-invalid":
+        found = [
+            f"it is in the log at {sub.version}.{sub.seq}"
+            for log, sub in places
+            if _is_this(send, sub) and not _another_answered(log, logs, send)
+        ]
+        return found + (_check_conflict(send, logs) if send.outcome == "conflict" else [])
+    if send.slug == "commit-id-reused":
+        told = (send.answer["version"], send.answer["seq"])
+        same = [sub for _, sub in places if (sub.version, sub.seq) == told]
+        if not same:
+            return ["the id is not there"]
+        return ["the body there is the same"] if any(_is_this(send, sub) for sub in same) else []
+    return []
+
+
+def _check_committed(send: Send, places: list[tuple[Log, Sub]]) -> list[str]:
+    if not places:
+        return ["it is not in the log"]
+    found: list[str] = []
+    for log, sub in places:
+        found = _check_place(send, log, sub)
+        if not found:
+            return []
+    return found
+
+
+def _check_place(send: Send, log: Log, sub: Sub) -> list[str]:
+    version = log.versions[sub.version]
+    found = []
+    if version.created > send.ended:
+        found.append("it was told before it happened")
+    if send.kind == "patch":
+        same = bool(sub.record and sub.record.get("operationParameters") == send.body)
+        return found if same else [*found, "the log holds another change"]
+    told = (send.answer["version"], send.answer["seq"], send.answer["timestamp"])
+    if told != (sub.version, sub.seq, version.timestamp):
+        found.append(f"it is in the log at {sub.version}.{sub.seq} of {version.timestamp}")
+    if sub.body_name != send.body["operationParameters"]["body"]:
+        found.append("the log holds another body")
+    if not send.answer["replayed"]:
+        if not _is_this(send, sub):
+            found.append("the log does not hold what was sent")
+        read_version = sub.version if send.read_version is None else send.read_version
+        if send.answer["rebasedOver"] != list(range(read_version + 1, sub.version)):
+            found.append("rebasedOver is wrong")
+    return found
+
+
+def _another_answered(log: Log, logs: list[Log], send: Send) -> bool:
+    """Whether a table other than the one with the commit may have given this answer."""
+    return any(
+        other is not log
+        and other.named_at <= send.ended
+        and (other.dropped_at is None or other.dropped_at >= send.started - 60)
+        for other in logs
+    )
+
+
+def _check_conflict(send: Send, logs: list[Log]) -> list[str]:
+    """Named winners are in the log and do break the rule; where none is named, the head itself must show it."""
+    faults: list[str] = ["there is no table"]
+    for log in logs:
+        faults = _check_winners(send, log)
+        if not faults:
+            return []
+    return faults
+
+
+def _check_winners(send: Send, log: Log) -> list[str]:
+    rule, winners = send.answer["rule"], send.answer["winners"]
+    seen = [version for version in log.versions if version.created <= send.ended]
+    if rule == "expired":
+        # Nothing but a purge makes a floor here.
+        return [] if log.dropped_at is not None and log.dropped_at <= send.ended else ["nothing expired"]
+    if not winners and rule == "txn":
+        last = send.answer["lastTxnVersion"]
+        wanted = {a["txn"]["appId"]: a["txn"]["version"] for a in send.body["actions"] if "txn" in a}
+        good = any(v.after.txns.get(app) == last and number <= last for v in seen for app, number in wanted.items())
+        return [] if good else ["no version recorded that progress"]
+    if not winners and rule == "delete-delete":
+        good = any(all(path not in v.after.files for path in send.answer["paths"]) for v in seen)
+        return [] if good and send.answer["paths"] else ["the files were live all the time"]
+    found = [] if winners else ["no winner is named"]
+    for named in winners:
+        subs = seen[named["version"]].subs if named["version"] < len(seen) else []
+        winner = next((sub for sub in subs if sub.seq == named["seq"]), None)
+        if winner is None or (winner.commit_id, winner.operation) != (named["commitId"], named["operation"]):
+            found.append(f"winner {named} is not in the log")
+        elif named["version"] <= (send.read_version or 0):
+            found.append(f"winner {named} was seen by the commit")
+        elif send.kind == "commit" and not _breaks(send, winner, log, rule):
+            found.append(f"winner {named} does not break rule {rule}")
+    return found
+
+
+def _breaks(send: Send, winner: Sub, log: Log, rule: str) -> bool:
+    metadata = log.versions[send.read_version or 0].after.metadata
+    if rule in broken_rules(send.body, winner, metadata):
+        return True
+    # Of files removed long ago the service no longer knows the values: with filters it may refuse to be safe.
+    return rule == "delete-read" and bool(winner.removed) and bool(send.body.get("reads", {}).get("filters"))
+
+
+def _check_skip(send: Send, logs: list[Log]) -> list[str]:
+    if send.outcome != "committed":
+        return []
+    for log in logs:
+        sub = log.by_id.get(send.answer["commitId"])
+        if sub is not None and (sub.version, sub.seq) == (send.answer["version"], send.answer["seq"]):
+            skip = {k: v for k, v in send.answer["skip"].items() if v is not None}
+            logged = {"skipCount": 1, **sub.of("mergeskip")[0]}
+            return [] if {"skipCount": 1, **skip} == logged else [f"the log holds {logged}"]
+    return ["it is not in the log"]
+
+
+def _check_table_change(send: Send, logs: list[Log]) -> list[str]:
+    if send.outcome != "committed":
+        return []
+    times = [log.named_at if send.kind == "create" else log.dropped_at for log in logs]
+    return [] if any(t is not None and send.started <= t <= send.ended for t in times) else ["it did not happen then"]

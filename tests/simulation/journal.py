@@ -1,0 +1,95 @@
+"""What clients saw, as plain values: the checker compares it with the log. It knows nothing of the service's code.
+
+Bodies and answers are JSON values as they go over the wire, so that the checker judges what was promised to a client.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(slots=True)
+class Send:
+    """One commit request, and its answer.
+
+    `kind`: commit, patch, skip, drop or create. `answer` stays `lost` when the client never got one.
+    `body` carries an id of its own (operationParameters.body), so that a body can be found again in the log.
+    """
+
+    table: str
+    kind: str
+    commit_id: str | None
+    body: Json
+    replica: str
+    started: float
+    ended: float = float("inf")
+    answer: Json = dataclasses.field(default_factory=lambda: {"outcome": "lost"})
+
+    @property
+    def outcome(self) -> str:
+        return str(self.answer["outcome"])
+
+    @property
+    def slug(self) -> str:
+        """The code of a problem; empty for other outcomes."""
+        return str(self.answer.get("slug", ""))
+
+    @property
+    def read_version(self) -> int | None:
+        value = self.body.get("readVersion")
+        return value if isinstance(value, int) else None
+
+
+@dataclasses.dataclass(slots=True)
+class Read:
+    """One read, and what it showed. `what`: snapshot, files, changes, history, status; `staleness` in seconds."""
+
+    table: str
+    what: str
+    asked: Json
+    staleness: float
+    replica: str
+    started: float
+    ended: float = float("inf")
+    answer: Json | None = None
+    slug: str = ""
+    """The code of the problem that came instead of an answer; `lost` when nothing came."""
+
+
+@dataclasses.dataclass(slots=True)
+class Followed:
+    """A live feed: the versions it showed in order. `finished` means that it was told of the table's end."""
+
+    table: str
+    after: int
+    replica: str
+    started: float
+    changes: list[Json] = dataclasses.field(default_factory=list)
+    finished: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Outside:
+    """A version that an outside writer was told it has created."""
+
+    key: str
+    data: bytes
+
+
+@dataclasses.dataclass(slots=True)
+class Journal:
+    """Everything that clients did and saw in one run."""
+
+    sends: list[Send] = dataclasses.field(default_factory=list)
+    reads: list[Read] = dataclasses.field(default_factory=list)
+    followed: list[Followed] = dataclasses.field(default_factory=list)
+    outside: list[Outside] = dataclasses.field(default_factory=list)
+    faults_of_ours: list[str] = dataclasses.field(default_factory=list)
+    """Exceptions and error logs that no client should ever cause."""
+    unanswered: list[str] = dataclasses.field(default_factory=list)
+    """Commits that got no final answer although storage was well for minutes."""
+    feed_is_complete: bool = False
+    """The last feed had time enough to show everything."""

@@ -1,0 +1,117 @@
+"""What a seed decides about a run before it starts: from a quiet day to brutal storage, limits small or large."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from tarnlog_server.core.coalesce import Limits
+from tarnlog_server.core.snapshot_tracker import Window
+from tarnlog_server.usecases.committer import CommitterSettings
+from tests.simulation.storage import Faults
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """The configuration of one run."""
+
+    faults: Faults
+    committer: CommitterSettings
+    clients: int
+    steps: int
+    think: float
+    shuffle: bool
+    hedge: bool
+    follower: bool
+    outsider: bool
+    crashes: int
+    drops: bool
+    lulls: tuple[float, ...]
+    client_timeout: float
+    skews_ms: tuple[int, int]
+    properties: dict[str, str]
+    cache_ttl: float
+    cache_versions: int
+    max_open_tables: int
+    mix: dict[str, float]
+
+
+CALM = Faults()
+MILD = Faults(lost_reply=0.02, late_landing=0.01, conflict=0.03, read_error=0.02, slow=0.05, slow_seconds=0.5)
+ROUGH = Faults(lost_reply=0.08, late_landing=0.06, conflict=0.1, refused=0.01, read_error=0.08, slow=0.1)
+BRUTAL = Faults(
+    lost_reply=0.15,
+    late_landing=0.2,
+    conflict=0.15,
+    refused=0.03,
+    read_error=0.2,
+    slow=0.2,
+    slow_seconds=20.0,
+    late_seconds=40.0,
+    timeout_seconds=3.0,
+)
+
+
+def make_plan(seed: str) -> Plan:
+    """The plan of a seed."""
+    rng = random.Random(f"{seed} plan")
+    follower = rng.random() < 0.3
+    long_lulls = (70.0, 300.0, 4000.0) if rng.random() < 0.9 else (70.0, 90_000.0)
+    lulls = tuple(rng.choice(long_lulls) for _ in range(rng.randrange(3)))
+    small = rng.random() < 0.4
+    tiny_window = rng.random() < 0.4
+    properties: dict[str, str] = {"state.entriesPerManifest": "3", "state.compaction.maxManifests": "2"}
+    if rng.random() < 0.25:
+        properties["commit.coalesce"] = "false"
+    if rng.random() < 0.3:
+        properties["transaction.retry.maxAttempts"] = rng.choice(("1", "2", "3"))
+    if rng.random() < 0.5:
+        properties["transaction.retry.baseDelayMs"] = "10"
+    return Plan(
+        faults=rng.choice((CALM, MILD, ROUGH, ROUGH, BRUTAL)),
+        committer=CommitterSettings(
+            max_waiting=rng.choice((1, 3)) if rng.random() < 0.15 else 4096,
+            deadline_seconds=rng.choice((0.05, 0.5, 5.0)) if rng.random() < 0.4 else 30.0,
+            head_max_age_seconds=60.0,
+            limits=Limits(commits=rng.choice((1, 2, 3)), bytes=2000, actions=4) if small else Limits(),
+            window=Window(
+                versions=rng.choice((1, 2, 5)),
+                weight=rng.choice((1, 10, 100)),
+                snapshots=rng.choice((1, 3)),
+                recent_ids=rng.choice((0, 1, 4)),
+            )
+            if tiny_window
+            else Window(),
+        ),
+        clients=rng.randint(3, 6),
+        steps=rng.randint(4, 14),
+        think=rng.choice((0.002, 0.05, 0.5)),
+        shuffle=rng.random() < 0.5,
+        hedge=rng.random() < 0.5,
+        follower=follower,
+        outsider=rng.random() < 0.4,
+        crashes=rng.choice((0, 0, 1, 2, 3)),
+        drops=rng.random() < 0.25,
+        lulls=tuple(min(seconds, 150.0) for seconds in lulls) if follower else lulls,
+        client_timeout=rng.choice((0.3, 3.0)) if rng.random() < 0.3 else 60.0,
+        skews_ms=(rng.randint(-4000, 4000), rng.randint(-4000, 4000)) if rng.random() < 0.7 else (0, 0),
+        properties=properties,
+        cache_ttl=rng.choice((0.5, 300.0)),
+        cache_versions=rng.choice((2, 1000)),
+        max_open_tables=1 if rng.random() < 0.1 else 1000,
+        mix={
+            "append": rng.choice((1.0, 3.0)),
+            "append_alone": 0.4,
+            "add_again": 0.1,
+            "remove": rng.choice((0.5, 2.0)),
+            "rewrite": rng.choice((0.5, 1.5)),
+            "filter_write": rng.choice((0.5, 1.5)),
+            "overwrite": rng.choice((0.1, 0.5)),
+            "stream": rng.choice((0.5, 1.5)),
+            "patch": rng.choice((0.2, 1.0)),
+            "metadata": 0.2,
+            "skip": 0.3,
+            "state": rng.choice((0.0, 0.5, 2.0)),
+            "read": rng.choice((0.5, 2.0)),
+        },
+    )

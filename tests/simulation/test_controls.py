@@ -1,0 +1,123 @@
+"""Controls: break the service or its store on purpose, and see that the checker notices within a few seeds.
+
+A check that cannot fail proves nothing. Each control breaks one promise the way a plausible bug would.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tarnlog_server.core import coalesce
+from tarnlog_server.core.dedupe import CommitIds
+from tarnlog_server.core.finalize import finalize
+from tarnlog_server.core.ratify import Fact, Ratify, Step
+from tarnlog_server.usecases import committer
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.open_log import LogOpener, Opened
+from tarnlog_server.usecases.state_read import Broken
+from tests.simulation.checker import check
+from tests.simulation.run import run
+
+MAX_SEEDS = 150
+
+
+def assert_caught(*words: str, **options: Any) -> None:
+    """Some seed has a violation that says one of `words`."""
+    seen: set[str] = set()
+    for seed in range(MAX_SEEDS):
+        found = run(seed, **options)
+        faults = check(found.journal, found.objects, found.created)
+        if any(word in fault for fault in faults for word in words):
+            return
+        seen.update(fault[:200] for fault in faults)
+    raise AssertionError(f"{MAX_SEEDS} seeds and nobody noticed; instead: {sorted(seen)[:5]}")
+
+
+def test_a_store_whose_conditional_create_overwrites() -> None:
+    assert_caught("it is not in the log", "was replaced", broken_create=True)
+
+
+def test_a_timeout_taken_for_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Ratify._after_put
+    monkeypatch.setattr(
+        Ratify, "_after_put", lambda self, fact: Step.REFUSED if fact is Fact.UNKNOWN else right(self, fact)
+    )
+    assert_caught("every answer said that it is not committed")
+
+
+def test_a_deadline_that_claims_nothing_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = committer.Committer._past_deadline
+
+    def wrong(self: Any, waiting: Any) -> None:
+        in_flight, waiting.in_flight = waiting.in_flight, False
+        right(self, waiting)
+        waiting.in_flight = in_flight
+
+    monkeypatch.setattr(committer.Committer, "_past_deadline", wrong)
+    assert_caught("every answer said that it is not committed")
+
+
+def test_commit_ids_that_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CommitIds, "record", lambda self, record: None)
+    assert_caught("is in versions")
+
+
+def test_commit_ids_that_are_forgotten_at_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = LogOpener.open
+
+    async def wrong(self: LogOpener, broken: Broken) -> Opened:
+        opened = await right(self, broken)
+        opened.tracker.ids = CommitIds()
+        return opened
+
+    monkeypatch.setattr(LogOpener, "open", wrong)
+    assert_caught("is in versions")
+
+
+def test_no_conflict_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "find_conflict", lambda *_: None)
+    assert_caught("undetected conflict")
+
+
+def test_a_removed_file_that_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "find_conflict", lambda *_: None)
+    monkeypatch.setattr(coalesce, "find_missing_files", lambda *_: None)
+    assert_caught("which is not live")
+
+
+def test_progress_of_a_stream_that_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "find_recorded_progress", lambda *_: None)
+    assert_caught("takes shared from")
+
+
+def test_members_of_one_version_that_depend_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce._Taken, "depends", lambda *_: False)
+    assert_caught("undetected conflict", "not live", "takes shared from")
+
+
+def test_a_head_that_is_never_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wrong(self: LiveTable) -> None:
+        self.tracker.observed_at = self._world.monotonic()
+
+    monkeypatch.setattr(LiveTable, "_look", wrong)
+    assert_caught("is too old")
+
+
+def test_timestamps_of_the_own_clock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "max", lambda own, _: own, raising=False)
+    assert_caught("its timestamp")
+
+
+def test_a_patch_made_of_what_it_saw_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = finalize
+
+    def wrong(intent: Any, head: Any) -> None:
+        if intent.evaluate is not None and intent.actions:
+            actions = intent.actions
+            intent.evaluate = lambda _: actions
+        right(intent, head)
+
+    monkeypatch.setattr(coalesce, "finalize", wrong)
+    assert_caught("the patch {")
