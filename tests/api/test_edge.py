@@ -132,6 +132,21 @@ async def test_a_service_that_shuts_down(api: Api, table: str) -> None:
     assert (await api.get("/v1/health/live")).status_code == 200
 
 
+async def test_a_service_that_shuts_down_hears_a_client_out(api: Api, table: str) -> None:
+    """The answer ends the connection; bytes that come later would turn it into a reset."""
+    api.readiness.closed.set()
+    heard: list[int] = []
+
+    async def in_parts() -> AsyncIterator[bytes]:
+        for number in range(3):
+            heard.append(number)
+            yield b"{" * 1000
+
+    answer = await api.post(f"{table}/commits", content=in_parts())
+    assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+    assert heard == [0, 1, 2]
+
+
 def test_metrics() -> None:
     telemetry = PrometheusTelemetry()
     telemetry.commit_answered("committed", 0.01)

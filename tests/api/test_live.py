@@ -113,7 +113,7 @@ def test_a_feed_ends_with_its_table(url: str) -> None:
 
 def test_a_shutdown_answers_everyone(start_service: Start) -> None:
     """Every request in flight when SIGTERM comes gets an answer that is true."""
-    service = start_service(env={"TARNLOG_TEST_STORE_DELAY_MS": "250", "TARNLOG_SHUTDOWN_GRACE_SECONDS": "5"})
+    service = start_service(env={"TARNLOG_TEST_STORE_DELAY_MS": "500", "TARNLOG_SHUTDOWN_GRACE_SECONDS": "8"})
     create(service.url)
     ids = [new_commit_id() for _ in range(16)]
     connected, sent = threading.Barrier(17), threading.Barrier(17)
@@ -131,7 +131,7 @@ def test_a_shutdown_answers_everyone(start_service: Start) -> None:
         waiting = [pool.submit(commit, commit_id) for commit_id in ids]
         connected.wait(60)
         sent.wait(60)
-        time.sleep(0.2)
+        time.sleep(0.45)
         assert service.stop() == 0, service.logs
         answers = [future.result() for future in waiting]
     told = {201: 0, 503: 0}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.predicates import Compare, CompareOp, In, Not, Predicate
 from tarnlog.protocol.schema import Field, Primitive, StructType
+from tarnlog_server.core.column_order import utf16_length
 from tarnlog_server.core.match import may_match
 from tarnlog_server.core.stats_truncation import (
     cut_max,
@@ -19,7 +20,6 @@ from tarnlog_server.core.stats_truncation import (
     recorded_length,
     text_columns,
     truncate,
-    utf16_length,
 )
 from tests.core.making import add
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import httpx
 import msgspec
 
@@ -10,6 +12,7 @@ from tests.process.journal import Journal, Sent
 from tests.process.load import TABLE
 from tests.process.log_reading import Json
 
+Trace = Callable[[str, dict[str, object]], Awaitable[None]]
 JSON_TYPE = {"content-type": "application/json"}
 
 
@@ -36,14 +39,17 @@ class RawWriter:
         """A commit that was not sent yet."""
         return self._journal.new(new_commit_id(), list(actions), read_version)
 
-    async def append(self, path: str) -> httpx.Response:
+    async def append(self, path: str, trace: Trace | None = None) -> httpx.Response:
         """Commit one new file."""
-        return await self.send(self.new(add(path)))
+        return await self.send(self.new(add(path)), trace)
 
-    async def send(self, sent: Sent) -> httpx.Response:
-        """Send a commit once. No answer is noted as unknown and raised."""
+    async def send(self, sent: Sent, trace: Trace | None = None) -> httpx.Response:
+        """Send a commit once. No answer is noted as unknown and raised. `trace` hears of each step of the exchange."""
+        extensions = {} if trace is None else {"trace": trace}
         try:
-            response = await self._http.post(self._path, content=body_of(sent), headers=JSON_TYPE)
+            response = await self._http.post(
+                self._path, content=body_of(sent), headers=JSON_TYPE, extensions=extensions
+            )
         except httpx.TransportError:
             sent.answers.append(Unknown(commit_id=sent.commit_id, retry_after=0))
             raise

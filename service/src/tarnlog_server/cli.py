@@ -19,7 +19,9 @@ from tarnlog_server.telemetry.logs import configure_logs
 
 GRACE_BEYOND_SECONDS = 5.0
 LAST_REQUESTS_SECONDS = 0.25
-"""How long a shutdown still answers requests that were on their way before idle connections are closed."""
+LAST_LOOKS = 10
+"""How long a shutdown still answers requests that were on their way before idle connections are closed, and how often
+it looks for them meanwhile: after a stall of the whole machine, one look would find the time over and see nothing."""
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep idle connections, so that it is they who close them."""
@@ -87,7 +89,8 @@ class _Server(uvicorn.Server):
         answered = asyncio.create_task(self._service.stop_serving(), name="answer everyone")
         try:
             # A request under way on an idle connection would be cut off: everyone is told to go elsewhere first.
-            await asyncio.sleep(LAST_REQUESTS_SECONDS)
+            for _ in range(LAST_LOOKS):
+                await asyncio.sleep(LAST_REQUESTS_SECONDS / LAST_LOOKS)
             await super().shutdown(sockets)
         finally:
             await asyncio.gather(answered, return_exceptions=True)

@@ -7,6 +7,7 @@ import zlib
 
 from msgspec import Struct
 from starlette.requests import Request
+from starlette.types import Receive
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.ports.world import World
@@ -48,7 +49,7 @@ async def read_body(request: Request, limits: BodyLimits, world: World) -> bytes
         raise ProblemError("unsupported-encoding", "send the body as it is, or with Content-Encoding: gzip")
     claimed = headers.get(b"content-length", b"")
     if claimed.isdigit() and (len(claimed) > 18 or int(claimed) > limits.sent):
-        await _drain(request, limits.sent)
+        await drain(request.receive, limits.sent)
         raise _too_large(limits)
     body = await _received(request, limits)
     if not media and body:
@@ -95,7 +96,7 @@ async def _received(request: Request, limits: BodyLimits) -> bytes:
     parts, size = [body], len(body)
     while True:
         if size > limit:
-            await _drain(request, limit)
+            await drain(request.receive, limit)
             raise _too_large(limits)
         message = await request.receive()
         if message["type"] == "http.disconnect":
@@ -108,13 +109,13 @@ async def _received(request: Request, limits: BodyLimits) -> bytes:
             return b"".join(parts)
 
 
-async def _drain(request: Request, limit: int) -> None:
+async def drain(receive: Receive, limit: int) -> None:
     """Let a client that is still sending finish, within bounds: else it sees a broken connection, not the answer."""
     left = limit
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             while left > 0:
-                message = await request.receive()
+                message = await receive()
                 left -= len(message.get("body", b""))
                 if message["type"] == "http.disconnect" or not message.get("more_body", False):
                     return

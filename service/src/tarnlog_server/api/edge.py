@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import problem_answer
 from tarnlog_server.api.auth import LOCAL, Authenticator
-from tarnlog_server.api.bodies import ClientGone
+from tarnlog_server.api.bodies import ClientGone, drain
 from tarnlog_server.api.operation import CALLER
 from tarnlog_server.api.readiness import Readiness
 
@@ -27,6 +27,7 @@ _log = structlog.get_logger("tarnlog.http")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 CLOSE = (b"connection", b"close")
 """Said during a shutdown, so that no client sends its next request on a connection that is about to end."""
+DRAINED_AT_CLOSE = 1024 * 1024
 OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
 
 
@@ -62,7 +63,7 @@ class Edge:
             await send(message)
 
         try:
-            await self._admitted(scope, authorization)
+            await self._admitted(scope, authorization, receive)
             await self._app(scope, receive, identified)
             return
         except ClientGone:
@@ -83,9 +84,11 @@ class Edge:
         """Unique: random for the process, then counted."""
         return b"%s-%x" % (self._process, next(self._count))
 
-    async def _admitted(self, scope: Scope, authorization: bytes | None) -> None:
+    async def _admitted(self, scope: Scope, authorization: bytes | None, receive: Receive) -> None:
         path = scope["path"]
         if self._readiness.closing and path not in OPEN_PATHS:
+            # The connection ends with the answer: a client still sending its body would see a reset instead of it.
+            await drain(receive, DRAINED_AT_CLOSE)
             raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
         if self._auth.open or path in OPEN_PATHS:
             scope[CALLER] = LOCAL
