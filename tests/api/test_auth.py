@@ -15,6 +15,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings
 from tarnlog_server.api.auth import MAX_ADDRESSES, ApiKey, Authenticator, Scope
+from tarnlog_server.telemetry.logs import LineHead
 from tests.api.conftest import SCHEMA, Api, add, slug
 
 SECRET = "open sesame"
@@ -207,7 +208,7 @@ async def test_a_key_for_namespaces_takes_no_place_of_another(
 
 
 async def test_every_change_is_audited(guarded: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
+    with structlog.testing.capture_logs(processors=[LineHead()]) as logs:
         commit = await guarded.post(
             "/v1/tables/db.t/commits",
             json={"actions": [add("a")]},

@@ -165,7 +165,7 @@ def test_not_settled_is_sent_again_with_the_same_bytes_after_retry_after(first: 
     assert isinstance(outcome, Committed)
     assert len(script.requests) == 3
     assert len({request.content for request in script.requests}) == 1
-    assert str(parse_commit_id(script.bodies[0]["commitId"])) == outcome.commit_id
+    assert parse_commit_id(script.bodies[0]["commitId"]) == outcome.commit_id
     assert all(2.0 <= seconds <= 2.2 for seconds in script.slept), script.slept
 
 

@@ -32,7 +32,7 @@ WINDOW = 24 * 3600 * 1000
 )
 def test_age_classes(offset: int, age: IdAge) -> None:
     assert CLOCK_TOLERANCE_MS == 15 * 60 * 1000
-    assert id_age(commit_id(1, NOW + offset), NOW, WINDOW) is age
+    assert id_age(str(commit_id(1, NOW + offset)), NOW, WINDOW) is age
 
 
 def _version(number: int, ids: list[UUID | str], timestamp: int | None = None) -> VersionRecord:
@@ -57,7 +57,7 @@ def test_recent_and_sealed_ids_agree_with_a_dict(versions: list[list[int]], keep
             model[made] = Known(number, seq, NOW + number, f"hash-{made}")
     for asked in {commit_id(n) for n in questions} | set(model):
         expected, recent = model.get(asked), ids.recent(str(asked))
-        candidates = ids.candidates(asked)
+        candidates = ids.candidates(str(asked))
         if expected is None:
             assert recent is None
             assert candidates == []
@@ -90,7 +90,7 @@ def test_an_id_that_is_no_uuid_does_not_stop_the_table() -> None:
     ids = CommitIds(keep_recent=2)
     for number in range(20):
         ids.record(_version(number, [f"job {number}", commit_id(number)]))
-    assert (3, 1) in ids.candidates(commit_id(3))
+    assert (3, 1) in ids.candidates(str(commit_id(3)))
     assert ids.recent(str(commit_id(19))) is not None
 
 
@@ -102,7 +102,7 @@ def test_two_ids_with_the_same_random_half_are_both_candidates() -> None:
     ids.record(_version(2, [twins[1]]))
     for number in range(3, 8):
         ids.record(_version(number, [commit_id(number)]))
-    assert sorted(ids.candidates(twins[0])) == [(1, 0), (2, 0)]
+    assert sorted(ids.candidates(str(twins[0]))) == [(1, 0), (2, 0)]
 
 
 def test_runs_from_before_an_id_was_made_are_not_searched() -> None:
@@ -110,12 +110,12 @@ def test_runs_from_before_an_id_was_made_are_not_searched() -> None:
     old = commit_id(1, NOW)
     for number in range(4):
         ids.record(_version(number, [old if number == 0 else commit_id(100 + number)], timestamp=NOW + number))
-    assert ids.candidates(old) == [(0, 0)]
+    assert ids.candidates(str(old)) == [(0, 0)]
     # The same random half, but made long after everything in the run was committed: it cannot be there.
     later = UUID(int=(NOW + CLOCK_TOLERANCE_MS + 1000) << 80 | (old.int & (2**80 - 1)))
-    assert ids.candidates(later) == []
+    assert ids.candidates(str(later)) == []
     within = UUID(int=(NOW + CLOCK_TOLERANCE_MS) << 80 | (old.int & (2**80 - 1)))
-    assert ids.candidates(within) == [(0, 0)]
+    assert ids.candidates(str(within)) == [(0, 0)]
 
 
 def test_old_runs_are_forgotten_and_young_ones_are_not() -> None:
@@ -123,9 +123,9 @@ def test_old_runs_are_forgotten_and_young_ones_are_not() -> None:
     made = [commit_id(n, NOW + n) for n in range(100)]
     for number, one in enumerate(made):
         ids.record(_version(number, [one]))
-    assert ids.candidates(made[0]) == [(0, 0)]
+    assert ids.candidates(str(made[0])) == [(0, 0)]
     ids.forget_before(NOW + 50)
-    kept = [n for n in range(100) if ids.recent(str(made[n])) or ids.candidates(made[n])]
+    kept = [n for n in range(100) if ids.recent(str(made[n])) or ids.candidates(str(made[n]))]
     assert set(range(50, 100)) <= set(kept)
     assert 0 not in kept
 
@@ -142,4 +142,4 @@ def test_a_million_ids_cost_little() -> None:
     )
     assert sealed <= 20 * len(made)
     for position in (0, 12_345, 97_000):
-        assert (position // 1000, position % 1000) in ids.candidates(made[position])
+        assert (position // 1000, position % 1000) in ids.candidates(str(made[position]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarnlog.protocol.ids import TableName, parse_commit_id, uuid7, uuid7_time_ms
+from tarnlog.protocol.ids import TableName, commit_id_time_ms, parse_commit_id, uuid7, uuid7_time_ms
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,9 @@ def test_an_id_carries_its_time(now_ms: int, seed: int) -> None:
     assert made.version == 7
     assert made.variant == "specified in RFC 4122"
     assert uuid7_time_ms(made) == now_ms
-    assert parse_commit_id(str(made)) == made
-    assert parse_commit_id(str(made).upper()) == made
+    assert parse_commit_id(str(made)) == str(made)
+    assert parse_commit_id(str(made).upper()) == str(made)
+    assert commit_id_time_ms(str(made)) == now_ms
 
 
 @given(st.integers(0, 2**48 - 2), st.integers())

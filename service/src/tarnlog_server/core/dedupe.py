@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from tarnlog.protocol.ids import uuid7_time_ms
+from tarnlog.protocol.ids import commit_id_time_ms
 from tarnlog_server.core.version_record import VersionRecord
 
 CLOCK_TOLERANCE_MS = 15 * 60 * 1000
@@ -29,9 +29,9 @@ class IdAge(enum.Enum):
     FUTURE = "future"
 
 
-def id_age(commit_id: UUID, now_ms: int, window_ms: int) -> IdAge:
+def id_age(commit_id: str, now_ms: int, window_ms: int) -> IdAge:
     """Whether an id may be committed now. A future one is refused: a resend would look for it in the wrong place."""
-    made = uuid7_time_ms(commit_id)
+    made = commit_id_time_ms(commit_id)
     if made < now_ms - window_ms:
         return IdAge.EXPIRED
     return IdAge.FUTURE if made > now_ms + CLOCK_TOLERANCE_MS else IdAge.USABLE
@@ -97,12 +97,12 @@ class CommitIds:
         """The answer for an id among the newest ones."""
         return self._recent.get(commit_id)
 
-    def candidates(self, commit_id: UUID) -> list[tuple[int, int]]:
+    def candidates(self, commit_id: str) -> list[tuple[int, int]]:
         """(version, seq) places in the sealed runs where this id may be: verify before believing."""
         if not self._runs:
             return []
-        value = commit_id.int & (2**64 - 1)
-        oldest = uuid7_time_ms(commit_id) - CLOCK_TOLERANCE_MS
+        value = UUID(commit_id).int & (2**64 - 1)
+        oldest = commit_id_time_ms(commit_id) - CLOCK_TOLERANCE_MS
         return [place for run in self._runs if run.newest_ms >= oldest for place in run.find(value)]
 
     def forget_before(self, timestamp_ms: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tarnlog.protocol.actions import Protocol
 
 MAX_VERSION = 4
@@ -24,6 +26,7 @@ def unsupported_for_writing(protocol: Protocol) -> str | None:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def _unsupported(version: int, features: tuple[str, ...] | None, known: frozenset[str], role: str) -> str | None:
     if version > MAX_VERSION:
         return f"{role} version {version} (this service knows 1 to {MAX_VERSION})"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+"""Which request is served: every line that is logged for it says so."""
+
 
 class Telemetry:
     """Facts as they happen. Override what you want to count; every method must be quick and never raise."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from uuid import UUID
 
 from tarnlog.protocol.commits import CommitOutcome, CommitRequest, Committed, Rejected, Unknown
 from tarnlog.protocol.ids import TableName, parse_commit_id
@@ -14,7 +12,6 @@ from tarnlog_server.core.dedupe import IdAge, id_age
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
-from tarnlog_server.core.table_settings import setting
 from tarnlog_server.core.validate import invalid, prepare
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 
@@ -27,25 +24,33 @@ class Commits:
 
     async def commit(self, name: TableName, request: CommitRequest) -> CommitOutcome:
         """Commit a request. Outcomes are values; ProblemError only for what never reached the table's queue."""
-        with self._counted() as answered:
+        started = self._tables.world.monotonic()
+        try:
             commit_id = self._commit_id(request.commit_id)
             table = await self._tables.get(name)
             outcome = await self._commit_to(table, request, commit_id)
-            if _table_is_gone(outcome) and not _read_anything(request):
+            if isinstance(outcome, Rejected) and _table_is_gone(outcome) and not _read_anything(request):
                 # Dropped and created again under us: a blind append goes to the table that has the name now.
                 with contextlib.suppress(ProblemError):
                     again = await self._tables.get(name)
                     outcome = await self._commit_to(again, request, commit_id)
-            answered.append(outcome)
+        except ProblemError as problem:
+            self._count_refused(problem, started)
+            raise
+        self._count(outcome_name(outcome), started)
         return outcome
 
     async def submit(self, table: OpenTable, intent: Intent) -> CommitOutcome:
         """Queue an intent that the service made itself (PATCH, DROP, skips), deduplicated like a client's commit."""
-        with self._counted() as answered:
+        started = self._tables.world.monotonic()
+        try:
             check_writable(table)
-            self._check_age(table, UUID(intent.commit_id))
+            self._check_age(table, intent.commit_id)
             outcome = await self._settled(table, intent)
-            answered.append(outcome)
+        except ProblemError as problem:
+            self._count_refused(problem, started)
+            raise
+        self._count(outcome_name(outcome), started)
         return outcome
 
     async def status(self, name: TableName, text: str) -> Committed | Unknown:
@@ -57,22 +62,22 @@ class Commits:
             detail = f"commit {text} is older than the {window // 1000} s that ids are remembered; look in the history"
             raise ProblemError("commit-id-out-of-window", detail)
         head = await table.live.refresh(0)
-        known = table.live.tracker.ids.recent(str(commit_id)) or await table.live.find_sealed(str(commit_id))
+        known = table.live.tracker.ids.recent(commit_id) or await table.live.find_sealed(commit_id)
         if known is not None:
             return Committed(
-                commit_id=str(commit_id), version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True
+                commit_id=commit_id, version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True
             )
-        if table.committer.waits(str(commit_id)):
-            return Unknown(commit_id=str(commit_id), retry_after=1.0)
+        if table.committer.waits(commit_id):
+            return Unknown(commit_id=commit_id, retry_after=1.0)
         raise ProblemError(
             "commit-not-found",
             "the commit is not in these versions of the log; that is never final: resend it with the same commitId",
-            commitId=str(commit_id),
+            commitId=commit_id,
             fromVersion=max(table.live.oldest, table.live.floor),
             asOfVersion=head.version,
         )
 
-    async def _commit_to(self, table: OpenTable, request: CommitRequest, commit_id: UUID) -> CommitOutcome:
+    async def _commit_to(self, table: OpenTable, request: CommitRequest, commit_id: str) -> CommitOutcome:
         check_writable(table)
         self._check_age(table, commit_id)
         try:
@@ -99,41 +104,34 @@ class Commits:
             return answer
         return await table.committer.commit(intent)
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[list[CommitOutcome]]:
-        """Counts the outcome that is put into the list, or the refusal of what never reached the queue."""
-        started = self._tables.world.monotonic()
-        answered: list[CommitOutcome] = []
-        count = self._tables.telemetry.commit_answered
-        try:
-            yield answered
-        except ProblemError as problem:
-            refusal = "not-now" if problem.code.kind is Kind.UNAVAILABLE else "rejected"
-            count(refusal, self._tables.world.monotonic() - started)
-            raise
-        count(outcome_name(answered[0]), self._tables.world.monotonic() - started)
+    def _count(self, outcome: str, started: float) -> None:
+        self._tables.telemetry.commit_answered(outcome, self._tables.world.monotonic() - started)
 
-    def _prepared(self, table: OpenTable, request: CommitRequest, commit_id: UUID) -> Intent:
+    def _count_refused(self, problem: ProblemError, started: float) -> None:
+        """What never reached the queue counts too."""
+        self._count("not-now" if problem.code.kind is Kind.UNAVAILABLE else "rejected", started)
+
+    def _prepared(self, table: OpenTable, request: CommitRequest, commit_id: str) -> Intent:
         metadata = table.live.head.metadata
         if metadata is None:
             raise ProblemError("table-read-only", "the log has no metaData, so nothing can be committed to it")
         return prepare(
             request,
-            str(commit_id),
+            commit_id,
             partition_columns=metadata.partition_columns,
             schema=schema_of(metadata.schema_string),
             now_ms=self._tables.world.now_ms(),
         )
 
-    def _commit_id(self, text: str | None) -> UUID:
+    def _commit_id(self, text: str | None) -> str:
         if text is None:
-            return self._tables.world.uuid7()
+            return str(self._tables.world.uuid7())
         try:
             return parse_commit_id(text)
         except ValueError as error:
             raise invalid([{"pointer": "/commitId", "message": str(error)}]) from error
 
-    def _check_age(self, table: OpenTable, commit_id: UUID) -> None:
+    def _check_age(self, table: OpenTable, commit_id: str) -> None:
         age = id_age(commit_id, self._tables.world.now_ms(), _window(table))
         if age is IdAge.EXPIRED:
             detail = "the commit id is older than commit.dedupe.duration, so nobody can tell whether it was committed; "
@@ -165,12 +163,11 @@ def outcome_name(outcome: CommitOutcome) -> str:
 
 
 def _window(table: OpenTable) -> int:
-    metadata = table.live.head.metadata
-    return int(setting(metadata.configuration if metadata else {}, "commit.dedupe.duration"))
+    return int(table.live.setting("commit.dedupe.duration"))
 
 
-def _table_is_gone(outcome: CommitOutcome) -> bool:
-    return isinstance(outcome, Rejected) and outcome.problem["type"] == TYPE_PREFIX + CODES["table-not-found"].slug
+def _table_is_gone(outcome: Rejected) -> bool:
+    return bool(outcome.problem["type"] == TYPE_PREFIX + CODES["table-not-found"].slug)
 
 
 def _read_anything(request: CommitRequest) -> bool:

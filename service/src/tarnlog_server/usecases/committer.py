@@ -37,6 +37,7 @@ MAX_REBASED_LISTED = 100
 LINGER_ABOVE_SECONDS = 0.005
 LINGER_SHARE = 0.25
 LINGER_POLL_SECONDS = 0.001
+MIN_TIMER_SECONDS = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Committer:
         self._answered_at = float("-inf")
         self._answered_together = 0
         self._typical_put = 0.0
+        self._deadline: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
@@ -119,15 +121,15 @@ class Committer:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"committer {self._table.name}")
         self._wake.set()
-        deadline = loop.call_later(self._settings.deadline_seconds, self._past_deadline, waiting)
-        try:
-            return await waiting.answer
-        finally:
-            deadline.cancel()
+        if self._deadline is None:
+            self._deadline = loop.call_later(self._settings.deadline_seconds, self._check_deadlines)
+        return await waiting.answer
 
     async def close(self, grace_seconds: float) -> None:
         """Answer everyone: what only waits is told to resend, what is in flight gets `grace_seconds` to settle."""
         self._closing = True
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._send_away()
         if self._in_flight:
             await asyncio.wait({waiting.answer for waiting in self._in_flight}, timeout=grace_seconds)
@@ -139,6 +141,21 @@ class Committer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._slots.close()
+
+    def _check_deadlines(self) -> None:
+        """Tell those who waited too long. One timer for all: a timer for each commit costs more than its queueing."""
+        self._deadline = None
+        now = self._world.monotonic()
+        ends = []
+        for waiting in (*self._queue, *self._in_flight, *self._parked):
+            end = waiting.arrived + self._settings.deadline_seconds
+            if end <= now:
+                self._past_deadline(waiting)
+            elif not waiting.answer.done():
+                ends.append(end)
+        if ends:
+            again = max(min(ends) - now, MIN_TIMER_SECONDS)
+            self._deadline = asyncio.get_running_loop().call_later(again, self._check_deadlines)
 
     def _past_deadline(self, waiting: Waiting) -> None:
         """A commit in flight may land, so its outcome is unknown; one that only waited certainly did not."""

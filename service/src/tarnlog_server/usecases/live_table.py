@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
+from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.version_file import CorruptObject
@@ -77,6 +77,9 @@ class LiveTable:
         self._quarantine: tuple[float, ProblemError] | None = None
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._settings_of: MetaData | None = None
+        self._settings: dict[str, Any] = {}
+        """What was asked of the settings of this metaData: every commit asks several times."""
 
     @property
     def tracker(self) -> SnapshotTracker:
@@ -97,7 +100,12 @@ class LiveTable:
     def setting(self, name: str) -> Any:
         """A table setting: the property if it is set, else its default."""
         metadata = self._tracker.head.metadata if self._tracker is not None else None
-        return setting(metadata.configuration if metadata is not None else {}, name)
+        if metadata is not self._settings_of:
+            self._settings_of, self._settings = metadata, {}
+        found = self._settings.get(name)
+        if found is None:
+            found = self._settings[name] = setting(metadata.configuration if metadata is not None else {}, name)
+        return found
 
     async def open(self) -> None:
         """Load the log. Raises ProblemError."""
@@ -151,7 +159,7 @@ class LiveTable:
         """
         while True:
             generation = self.tracker.ids.generation
-            for version, seq in self.tracker.ids.candidates(UUID(commit_id)):
+            for version, seq in self.tracker.ids.candidates(commit_id):
                 with self.translated():
                     try:
                         record = await self.log.read(version)

@@ -155,7 +155,7 @@ class Tables:
         intent.footprint = footprint_of(intent.actions)
         if change.commit_id is not None:
             try:
-                intent.commit_id = str(parse_commit_id(change.commit_id))
+                intent.commit_id = parse_commit_id(change.commit_id)
             except ValueError as error:
                 raise invalid([{"pointer": "/commitId", "message": str(error)}]) from error
         intent.read_version = change.read_version
