@@ -47,6 +47,7 @@ class Service:
         """Answer everyone who waits and end the streams; nothing new is taken on. The first half of a shutdown."""
         self.readiness.closed.set()
         await cancelled(*self._background)
+        await self.coordinator.operations.close()
         await self.coordinator.open_tables.close(self.settings.shutdown_grace_seconds)
 
     @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from tarnlog_server.api.docs import docs_routes
 from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
 from tarnlog_server.api.operation import Operation, OperationRoute
+from tarnlog_server.api.operations import OperationRoutes
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.api.service import ServiceRoutes
 from tarnlog_server.api.skips import SkipRoutes
@@ -89,6 +90,7 @@ def create_app(
         *ChangeRoutes(coordinator, readiness).operations(),
         *SkipRoutes(coordinator, settings.limits).operations(),
         *StateRoutes(coordinator, settings.limits).operations(),
+        *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
     ]
     app.router.routes[:] = [

@@ -132,6 +132,14 @@ STATE: dict[str, Any] = {
     "needsCompaction": False,
     "status": "ours",
 }
+OPERATION: dict[str, Any] = {
+    "id": "018cc251-f400-7000-8000-000000000002",
+    "kind": "checkpoint",
+    "table": "sales.orders",
+    "status": "running",
+    "progress": {"done": 40000, "total": 100000, "unit": "files"},
+    "startedAt": 1704067200000,
+}
 CACHE: dict[str, Any] = {
     "versions": {"hits": 90, "misses": 10, "hitRate": 0.9, "size": 10, "maxSize": 1000, "ttlSeconds": 300.0}
 }

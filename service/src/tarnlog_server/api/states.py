@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +13,8 @@ from tarnlog_server.api.answers import json_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as
 from tarnlog_server.api.examples import CHECKPOINT, STATE
-from tarnlog_server.api.operation import Operation, Result, audited, table_of
+from tarnlog_server.api.operation import Operation, Result, table_of
+from tarnlog_server.api.operations import STILL_RUNNING, long_answer
 from tarnlog_server.api.parameters import NoQuery
 from tarnlog_server.usecases.checkpoints import CheckpointView, StateView
 from tarnlog_server.usecases.coordinator import Coordinator
@@ -43,15 +46,27 @@ class StateRoutes:
         query_as(request.scope["query_string"], NoQuery)
         body = await read_body(request, self._limits, self._coordinator.world)
         wanted = body_as(_CHECKPOINT, body) if body else WriteCheckpoint()
-        written = await self._coordinator.checkpoints.checkpoint(table_of(request), wanted.format)
-        return _told(request, written)
+        return await long_answer(
+            request,
+            self._coordinator.operations,
+            "checkpoint",
+            lambda progress: self._coordinator.checkpoints.checkpoint(table_of(request), wanted.format, progress),
+            parameters=wanted.format,
+            facts=_facts,
+        )
 
     async def compact(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         body = await read_body(request, self._limits, self._coordinator.world)
         if body:
             body_as(_COMPACTION, body)
-        return _told(request, await self._coordinator.checkpoints.compact(table_of(request)))
+        return await long_answer(
+            request,
+            self._coordinator.operations,
+            "compact",
+            lambda progress: self._coordinator.checkpoints.compact(table_of(request), progress),
+            facts=_facts,
+        )
 
     async def state(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
@@ -74,7 +89,7 @@ class StateRoutes:
                 body=WriteCheckpoint,
                 body_optional=True,
                 example={"format": "avro"},
-                results={200: Result("The state that was written", CheckpointView, CHECKPOINT)},
+                results={200: Result("The state that was written", CheckpointView, CHECKPOINT), **STILL_RUNNING},
                 problems=_WRITING,
             ),
             Operation(
@@ -91,7 +106,7 @@ class StateRoutes:
                 body=WriteCompaction,
                 body_optional=True,
                 example={},
-                results={200: Result("The state that was written", CheckpointView, CHECKPOINT)},
+                results={200: Result("The state that was written", CheckpointView, CHECKPOINT), **STILL_RUNNING},
                 problems=_WRITING,
             ),
             Operation(
@@ -108,6 +123,5 @@ class StateRoutes:
         ]
 
 
-def _told(request: Request, written: CheckpointView) -> Response:
-    audited(request, version=written.checkpoint_version, files=written.num_files)
-    return json_answer(written)
+def _facts(written: CheckpointView) -> dict[str, Any]:
+    return {"version": written.checkpoint_version, "files": written.num_files}

@@ -27,6 +27,7 @@ from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSetting
 from tarnlog_server.ports.object_store import PutResult
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.state_snapshot import files_of
 
 
@@ -50,8 +51,9 @@ class _Plan:
 class AvroStateWriter:
     """Writes one Avro state."""
 
-    def __init__(self, live: LiveTable, world: World, put: Put) -> None:
+    def __init__(self, live: LiveTable, world: World, put: Put, progress: Progress = unheard) -> None:
         self._live = live
+        self._progress = progress
         self._world = world
         self._put = put
         self._paths = live.log.paths
@@ -144,8 +146,12 @@ class AvroStateWriter:
                 order = lambda file: (rank(file.add.partition_values), file.add.path)  # noqa: E731
             return in_manifests(plan.files, order, settings.entries_per_manifest)
 
-        infos = []
-        for group in await self._world.run_blocking(groups):
+        infos: list[ManifestInfo] = []
+        grouped = await self._world.run_blocking(groups)
+        total, done = sum(map(len, grouped)), 0
+        for group in grouped:
+            self._progress(done, total, "files")
+            done += len(group)
             encoded = await self._world.run_blocking(
                 lambda group=group: encode_manifest(  # type: ignore[misc]
                     group, bounds=bounds.fresh(), compression=compression, level=level

@@ -27,6 +27,7 @@ from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.usecases.commits import Commits, check_writable
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
+from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.outcomes import expect_committed
 from tarnlog_server.usecases.state_write import StateWriter, Written
 
@@ -71,13 +72,18 @@ class Checkpoints:
         self._busy: set[str] = set()
         self._free = asyncio.Condition()
 
-    async def checkpoint(self, name: TableName, format: str | None = None) -> CheckpointView:  # noqa: A002
+    async def checkpoint(
+        self,
+        name: TableName,
+        format: str | None = None,  # noqa: A002
+        progress: Progress = unheard,
+    ) -> CheckpointView:
         """Write a state of the newest version now, in the table's format or another."""
-        return await self._on_demand(name, format, compact=False)
+        return await self._on_demand(name, format, progress, compact=False)
 
-    async def compact(self, name: TableName) -> CheckpointView:
+    async def compact(self, name: TableName, progress: Progress = unheard) -> CheckpointView:
         """Write an Avro state from scratch: no tombstones, tight partition bounds."""
-        return await self._on_demand(name, "avro", compact=True)
+        return await self._on_demand(name, "avro", progress, compact=True)
 
     async def describe(self, name: TableName) -> StateView:
         """The newest state this replica knows of."""
@@ -122,11 +128,18 @@ class Checkpoints:
             return False
         return True
 
-    async def _on_demand(self, name: TableName, format: str | None, *, compact: bool) -> CheckpointView:  # noqa: A002
+    async def _on_demand(
+        self,
+        name: TableName,
+        format: str | None,  # noqa: A002
+        progress: Progress,
+        *,
+        compact: bool,
+    ) -> CheckpointView:
         table = await self._tables.get(name, 0)
         check_writable(table)
         with table.live.translated(close=False):
-            written = await self._write(table, format, Reason.FORCED, compact=compact)
+            written = await self._write(table, format, Reason.FORCED, progress, compact=compact)
         return CheckpointView(
             table_name=str(name),
             status="success",
@@ -142,6 +155,7 @@ class Checkpoints:
         table: OpenTable,
         format: str | None,  # noqa: A002
         reason: Reason,
+        progress: Progress = unheard,
         *,
         compact: bool = False,
     ) -> Written:
@@ -154,7 +168,7 @@ class Checkpoints:
         started = self._tables.world.monotonic()
         try:
             await self._raise_protocol(table, format)
-            written = await StateWriter(table.live, self._tables.world).write(format=format, compact=compact)
+            written = await StateWriter(table.live, self._tables.world, progress).write(format=format, compact=compact)
         except Exception:
             telemetry.state_failed(format or str(table.live.setting("state.format")))
             raise

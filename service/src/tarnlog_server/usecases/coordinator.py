@@ -11,6 +11,7 @@ from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.history import History
 from tarnlog_server.usecases.open_tables import OpenTables
+from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
 from tarnlog_server.usecases.roots import Roots
@@ -32,11 +33,13 @@ class Coordinator:
         cache_ttl_seconds: float = 300,
         cache_max_versions: int = 1000,
         max_open_tables: int = 1000,
+        operation_wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self.roots = roots
         self.world = world
         self.telemetry = telemetry
+        self.operations = Operations(world, wait_seconds=operation_wait_seconds)
         self.caches = Caches(world, telemetry, ttl_seconds=cache_ttl_seconds, max_versions=cache_max_versions)
         self.catalog = Catalog(roots.warehouse.store, world)
         self.open_tables = OpenTables(
@@ -53,5 +56,6 @@ class Coordinator:
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Answer everyone who waits, then close the stores."""
+        await self.operations.close()
         await self.open_tables.close(grace_seconds)
         await self.roots.close()

@@ -29,6 +29,7 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.avro_state import AvroStateWriter
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import Base
+from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.state_read import Kind, StateRef
 from tarnlog_server.usecases.state_snapshot import facts_of, files_of
 
@@ -51,8 +52,9 @@ class Written:
 class StateWriter:
     """Writes the states of one table, one at a time."""
 
-    def __init__(self, live: LiveTable, world: World) -> None:
+    def __init__(self, live: LiveTable, world: World, progress: Progress = unheard) -> None:
         self._live = live
+        self._progress = progress
         self._world = world
         self._store = live.log.store
         self._paths = live.log.paths
@@ -73,7 +75,7 @@ class StateWriter:
         size = count_actions(facts, snapshot.num_files)
         how = layout(size, settings)
         if how.format == "avro-state":
-            manifest = await AvroStateWriter(self._live, self._world, self._put).write(
+            manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
                 snapshot, facts, ids, settings, compact=compact
             )
             base = Base(StateRef(snapshot.version, Kind.AVRO), True, manifest)
@@ -116,6 +118,7 @@ class StateWriter:
             return 1
         checkpoint_id = self._world.uuid7().hex[-12:]
         names = []
+        done = 0
         parts = encode_checkpoint_parts(
             facts,
             files,
@@ -127,6 +130,8 @@ class StateWriter:
             key = self._paths.checkpoint_part(version, checkpoint_id, part.number)
             await self._put(key, part.data)
             names.append(self._paths.relative(key))
+            done += part.actions
+            self._progress(done, None, "actions")
         manifest = encode_parts_manifest(version, checkpoint_id, names, self._world.now_ms())
         await self._put(self._paths.checkpoint_json(version), manifest)
         return len(names)
@@ -145,6 +150,7 @@ class StateWriter:
             await self._put(self._paths.checkpoint_parquet(version, number), part.data)
             checksums.append(sha256_hex(part.data))
             size += part.actions
+            self._progress(size, None, "actions")
         info = encode_parquet_checksums(version, size, checksums, self._world.now_ms())
         await self._put(self._paths.checkpoint_parquet_info(version), info)
         return len(checksums)
