@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Unreachable,
         raise_for_outcome,
     )
+    from tarnlog._long import OperationInfo, Progress
     from tarnlog._results import (
         CheckpointInfo,
         CommitRecord,
@@ -75,6 +76,7 @@ _HOMES = {
         "Unreachable",
         "raise_for_outcome",
     ),
+    "tarnlog._long": ("OperationInfo", "Progress"),
     "tarnlog._results": (
         "CheckpointInfo",
         "CommitRecord",
@@ -125,6 +127,8 @@ __all__ = [
     "NotFound",
     "NotInLog",
     "NotNow",
+    "OperationInfo",
+    "Progress",
     "Protocol",
     "Reads",
     "Rejected",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from tarnlog._long import OnProgress, OperationInfo
 from tarnlog._results import (
     CheckpointInfo,
     CommitRecord,
@@ -158,14 +159,29 @@ class TableApi(Protocol):
     def cooldowns(self, table: str) -> dict[str, int]:
         """Paths that should be left alone, each with the time from which to try again."""
 
-    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
-        """Write a state of the newest version now, in the table's format or the one given."""
+    def checkpoint(
+        self,
+        table: str,
+        format: StateFormat | None = None,  # noqa: A002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointInfo:
+        """Write a state of the newest version now, in the table's format or the one given.
 
-    def compact(self, table: str) -> CheckpointInfo:
+        This and the other calls with `on_progress` may take long: they return when the work is done.
+        """
+
+    def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
         """Write an Avro state from scratch: no tombstones, few manifests. Data files stay as they are."""
 
     def state(self, table: str) -> StateInfo:
         """How the newest state of a table does."""
+
+    def operations(self) -> tuple[OperationInfo, ...]:
+        """The long calls of the process that answers: those that run, and those that ended lately."""
+
+    def operation(self, operation_id: str) -> OperationInfo:
+        """How a long call does. NotFound when the process that answers does not run it, or forgot it."""
 
     def cache_stats(self) -> dict[str, Any]:
         """Hit rates per cache of the service."""

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-from tarnlog import _calls, _commit_wire, _wire
+from tarnlog import _calls, _commit_wire, _long, _wire
 from tarnlog._api import Order
 from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
 from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
 from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
 from tarnlog._feed import ChangeFeed, Missing
+from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
     CheckpointInfo,
     CommitRecord,
@@ -292,16 +293,28 @@ class AsyncClient:
 
     # States
 
-    async def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
-        return await self._call(_calls.checkpoint(table, format))
+    async def checkpoint(
+        self,
+        table: str,
+        format: StateFormat | None = None,  # noqa: A002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointInfo:
+        return await self._long(_calls.checkpoint(table, format), on_progress)
 
-    async def compact(self, table: str) -> CheckpointInfo:
-        return await self._call(_calls.compact(table))
+    async def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
+        return await self._long(_calls.compact(table), on_progress)
 
     async def state(self, table: str) -> StateInfo:
         return await self._call(_calls.state(table))
 
     # The service
+
+    async def operations(self) -> tuple[OperationInfo, ...]:
+        return await self._call(_long.operations())
+
+    async def operation(self, operation_id: str) -> OperationInfo:
+        return await self._call(_long.operation(operation_id))
 
     async def cache_stats(self) -> dict[str, Any]:
         return await self._call(_calls.cache_stats())
@@ -316,6 +329,9 @@ class AsyncClient:
 
     async def _call(self, call: Call[T]) -> T:
         return await self._run(exchange(call, self._pace, _wire.problem_of))
+
+    async def _long(self, call: Call[T], on_progress: OnProgress | None) -> T:
+        return await self._run(long_exchange(call, self._pace, on_progress))
 
     async def _run(self, steps: Exchange[T]) -> T:
         reply: Answer | NoAnswer | None = None

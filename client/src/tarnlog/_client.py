@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-from tarnlog import _calls, _commit_wire, _wire
+from tarnlog import _calls, _commit_wire, _long, _wire
 from tarnlog._api import Order
 from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
 from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
 from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
 from tarnlog._feed import ChangeFeed, Missing
+from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
     CheckpointInfo,
     CommitRecord,
@@ -288,16 +289,28 @@ class Client:
 
     # States
 
-    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
-        return self._call(_calls.checkpoint(table, format))
+    def checkpoint(
+        self,
+        table: str,
+        format: StateFormat | None = None,  # noqa: A002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointInfo:
+        return self._long(_calls.checkpoint(table, format), on_progress)
 
-    def compact(self, table: str) -> CheckpointInfo:
-        return self._call(_calls.compact(table))
+    def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
+        return self._long(_calls.compact(table), on_progress)
 
     def state(self, table: str) -> StateInfo:
         return self._call(_calls.state(table))
 
     # The service
+
+    def operations(self) -> tuple[OperationInfo, ...]:
+        return self._call(_long.operations())
+
+    def operation(self, operation_id: str) -> OperationInfo:
+        return self._call(_long.operation(operation_id))
 
     def cache_stats(self) -> dict[str, Any]:
         return self._call(_calls.cache_stats())
@@ -312,6 +325,9 @@ class Client:
 
     def _call(self, call: Call[T]) -> T:
         return self._run(exchange(call, self._pace, _wire.problem_of))
+
+    def _long(self, call: Call[T], on_progress: OnProgress | None) -> T:
+        return self._run(long_exchange(call, self._pace, on_progress))
 
     def _run(self, steps: Exchange[T]) -> T:
         reply: Answer | NoAnswer | None = None

@@ -30,6 +30,7 @@ from tarnlog._api import Order
 from tarnlog._connection import new_commit_id
 from tarnlog._errors import Conflict, InvalidRequest, NotFound
 from tarnlog._fake_table import FakeTable, must_be_live, rejected
+from tarnlog._long import OnProgress, OperationInfo, Progress
 from tarnlog._results import (
     CheckpointInfo,
     CommitRecord,
@@ -357,12 +358,20 @@ class FakeTarnlog:
 
     # States
 
-    def checkpoint(self, table: str, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002
+    def checkpoint(
+        self,
+        table: str,
+        format: StateFormat | None = None,  # noqa: A002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointInfo:
         with self._lock:
             found = self._table(table)
             state = found.state()
             wanted = format or (state.meta_data.configuration if state.meta_data else {}).get("state.format", "avro")
             files = list(state.files.values())
+            if on_progress is not None:
+                on_progress(Progress(len(files), len(files), "files"))
             found.newest_state = StateInfo(
                 table_name=table,
                 format="avro-state" if wanted == "avro" else wanted,
@@ -380,8 +389,8 @@ class FakeTarnlog:
                 protocol_version=state.protocol.min_reader_version if state.protocol else 1,
             )
 
-    def compact(self, table: str) -> CheckpointInfo:
-        return self.checkpoint(table, "avro")
+    def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
+        return self.checkpoint(table, "avro", on_progress=on_progress)
 
     def state(self, table: str) -> StateInfo:
         found = self._table(table)
@@ -391,6 +400,13 @@ class FakeTarnlog:
         return StateInfo(table_name=table, num_files=len(files), total_bytes=sum(file.size for file in files))
 
     # The service
+
+    def operations(self) -> tuple[OperationInfo, ...]:
+        """Nothing takes long here."""
+        return ()
+
+    def operation(self, operation_id: str) -> OperationInfo:
+        raise NotFound(f"There is no operation {operation_id}.", slug="operation-not-found", status=404)
 
     def cache_stats(self) -> dict[str, Any]:
         return {}

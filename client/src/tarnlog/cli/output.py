@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from tarnlog._long import Progress as ToldProgress
+
 _WIDE = 240
 
 
@@ -57,11 +59,14 @@ class Output:
         self._err.print(Text(text, style="dim"))
 
     @contextmanager
-    def working(self, text: str, total: int | None = None) -> Iterator[Work]:
-        """Progress while something takes its time; only where somebody looks at stderr, and gone afterwards."""
+    def working(self, text: str, total: int | None = None, *, long: bool = False) -> Iterator[Work]:
+        """Progress while something takes its time; only where somebody looks at stderr, and gone afterwards.
+
+        `long` is for what tells its own progress: give the `Work` as `on_progress`.
+        """
         columns = [SpinnerColumn(), TextColumn("{task.description}")]
-        if total:
-            columns += [BarColumn(), MofNCompleteColumn()]
+        if total or long:
+            columns += [BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[unit]}")]
         columns.append(TimeElapsedColumn())
         with Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal) as progress:
             yield Work(progress, text, total)
@@ -72,7 +77,11 @@ class Work:
 
     def __init__(self, progress: Progress, text: str, total: int | None) -> None:
         self._progress = progress
-        self._task = progress.add_task(text, total=total or None)
+        self._task = progress.add_task(text, total=total or None, unit="")
+
+    def __call__(self, told: ToldProgress) -> None:
+        """What a long call tells of itself."""
+        self._progress.update(self._task, completed=told.done, total=told.total, unit=told.unit)
 
     def counted(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, counted as they pass."""

@@ -23,16 +23,16 @@ def checkpoint(
 ) -> None:
     """Write a state of the newest version now, so that the table opens without reading its whole log."""
     out = Output(json)
-    with out.working(f"Writing a state of {table}"):
-        written = connect(ctx).checkpoint(table, format_)
+    with out.working(f"Writing a state of {table}", long=True) as work:
+        written = connect(ctx).checkpoint(table, format_, on_progress=work)
     _wrote(out, written)
 
 
 def compact(ctx: typer.Context, table: TableArgument, json: Json = False) -> None:
     """Write an Avro state from scratch: no tombstones, few manifests. Data files stay as they are."""
     out = Output(json)
-    with out.working(f"Compacting the state of {table}"):
-        written = connect(ctx).compact(table)
+    with out.working(f"Compacting the state of {table}", long=True) as work:
+        written = connect(ctx).compact(table, on_progress=work)
     _wrote(out, written)
 
 
