@@ -156,6 +156,11 @@ def write_container(schema: Any, records: Iterable[dict[str, Any]], compression:
     return out.getvalue()
 
 
+def written_here(data: bytes) -> bool:
+    """Whether a container is of our making: ours all end in the same marker, others' in one made up by chance."""
+    return data.endswith(_SYNC)
+
+
 def read_container(key: str, data: bytes, record_name: str) -> Iterator[dict[str, Any]]:
     """The records of an Avro object container whose schema is a record called `record_name`, in any namespace."""
     with names_object(key, "its Avro container"):

@@ -57,6 +57,10 @@ class SnapshotTracker:
         """Monotonic time at which the head was known to be the head."""
         self.foreign_times: dict[int, int] = {}
         """The timestamps of versions that other writers made: their files may not tell, so states remember them."""
+        self.foreign_base = False
+        """Whether the base is another writer's state."""
+        self.adopted_from: int | None = None
+        """The last version of other writers before the log was taken over; None when it always was ours."""
         self._steps: deque[Step] = deque()
         self._weight = 0
         self._max_versions = window.versions
@@ -79,6 +83,8 @@ class SnapshotTracker:
         self._timestamps.append(record.timestamp)
         if record.put_id is None:
             self.foreign_times[record.version] = record.timestamp
+        elif record.adopted_from is not None and self._is_foreign(record.adopted_from):
+            self.adopted_from = record.adopted_from
         self.ids.record(record)
         if record.version % 1000 == 0:
             self._forget_expired_ids()
@@ -91,6 +97,21 @@ class SnapshotTracker:
         while len(self._steps) > 1 and (len(self._steps) > self._max_versions or self._weight > self._max_weight):
             self._weight -= self._steps.popleft().weight
         return self.head
+
+    def first_file(self) -> int:
+        """From which version on there are version files without a gap, as far as other writers' go."""
+        last = self.adopted_from
+        if self.foreign_base:
+            return self.base_version + 1
+        if last is None:
+            return 0
+        while last in self.foreign_times:
+            last -= 1
+        return last + 1
+
+    def _is_foreign(self, version: int) -> bool:
+        """A log of ours that is taken up again after a drop stays ours."""
+        return version in self.foreign_times or (self.foreign_base and version == self.base_version)
 
     def steps_after(self, version: int) -> list[Step] | None:
         """The versions in (version, head], oldest first; None when the window does not reach that far back."""

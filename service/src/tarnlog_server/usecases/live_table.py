@@ -70,11 +70,16 @@ class LiveTable:
         self.floor = 0
         self.oldest = 0
         """The oldest version that can be read."""
+        self.first_file = 0
+        """From which version on there are version files: before it, a table is only in another writer's states."""
+        self.behind: str | None = None
+        """The object that holds a version newer than the head, and cannot be read."""
         self._opener = LogOpener(log, self.states, world, window or Window())
         self._world = world
         self._telemetry = telemetry or Telemetry()
         self._tracker: SnapshotTracker | None = None
         self._quarantine: tuple[float, ProblemError] | None = None
+        self._loaded_at = float("-inf")
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._settings_of: MetaData | None = None
@@ -177,7 +182,26 @@ class LiveTable:
         A broken object of the past does not close the table: its head stands on newer ones.
         """
         with self.translated(close=False):
-            return await self._opener.at(version, self._state_broken, whole=self.oldest == 0)
+            return (await self._opener.at(version, self._state_broken, first_file=self.first_file))[0]
+
+    async def rebuilt(self, version: int) -> tuple[SnapshotTracker, Base | None]:
+        """The same with all that a state of that version needs, and the state it was made from.
+
+        Raises CorruptObject, StoreError: its caller knows what a version that cannot be rebuilt means.
+        """
+        window = Window(snapshots=1)
+        return await self._opener.at(version, self._state_broken, first_file=self.first_file, window=window)
+
+    async def look_at_floor(self) -> int:
+        """The floor as it is now: another replica may have moved it. Costs a LIST. Raises StoreError."""
+        self.raise_floor(await self.log.floor())
+        return self.floor
+
+    def raise_floor(self, floor: int) -> None:
+        """What lies below the floor does not exist. A floor never goes back."""
+        self.floor = max(self.floor, floor)
+        self.oldest = max(self.oldest, floor)
+        self.first_file = max(self.first_file, floor)
 
     async def wait_for_change(self, after_version: int, timeout: float) -> None:
         """Return when the head is above a version, or after `timeout` seconds."""
@@ -199,6 +223,8 @@ class LiveTable:
         self._check_readable(tracker.head)
         self._tracker = tracker
         self.floor, self.oldest, self.base = opened.floor, opened.oldest, opened.base
+        self._loaded_at = self._world.monotonic()
+        self.first_file, self.behind = max(opened.floor, opened.first_file), opened.behind
         self._announce()
 
     def _state_broken(self, ref: StateRef, reason: str) -> None:
@@ -210,14 +236,20 @@ class LiveTable:
         tracker = self.tracker
         with self.translated():
             started = self._world.monotonic()
+            # Other writers may tell new versions by states alone. States first: each comes after its version.
+            ahead = await self.states.newest_after(tracker.head.version) if self.read_only else -1
             newer = await self.log.newer_than(tracker.head.version)
-            if newer.gap:
+            if newer.gap or (ahead > tracker.head.version + len(newer.versions) and self._worth_loading(started)):
                 await self._load()
                 return
             await self.log.apply(tracker, newer.versions)
             if newer.versions:
                 self._announce()
             tracker.observed_at = max(tracker.observed_at, started)
+
+    def _worth_loading(self, now: float) -> bool:
+        """A newest version that could not be read is not tried again at once."""
+        return self.behind is None or now - self._loaded_at >= QUARANTINE_SECONDS
 
     def _check_readable(self, head: Snapshot) -> None:
         """Another writer may raise the protocol at any version: from there on nothing is answered from the log."""

@@ -19,6 +19,9 @@ from tarnlog_server.usecases.state_read import Broken, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
 from tarnlog_server.usecases.table_log import LogMissing, TableLog
 
+ONE_VERSION = Window(versions=1, snapshots=1)
+"""What is kept of the way to a version of the past by those who only want to see it."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Base:
@@ -40,6 +43,44 @@ class Opened:
     base: Base | None
     source: str
     """Where most of it came from, for metrics: `avro-state`, `json`, `parquet` or `replay`."""
+    first_file: int = 0
+    """From which version on every version has its file. What is before is only in another writer's states."""
+    behind: str | None = None
+    """The object without which the newest version cannot be read, where that one is only in a state."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """What lies in a log that no state of ours opens."""
+
+    versions: list[int]
+    refs: list[StateRef]
+    ahead: int
+    """The newest version that a state, or the hint to one, speaks of."""
+    floor: int
+    started: float
+
+    @property
+    def run_start(self) -> int:
+        """Where the last versions without a gap begin."""
+        start = len(self.versions) - 1
+        while start > 0 and self.versions[start - 1] == self.versions[start] - 1:
+            start -= 1
+        return self.versions[start] if self.versions else 0
+
+    def usable(self) -> list[StateRef]:
+        """Other writers' states that lead to the newest version, best first.
+
+        Where versions are only in states, the newest state tells most. Where version files go further, they are the
+        commits and a state may omit one: the oldest state that they follow on leaves the most to them.
+        """
+        last = self.versions[-1] if self.versions else -1
+        start = self.run_start - 1 if self.versions else -1
+        above = [ref for ref in self.refs if ref.version > last]
+        within = [ref for ref in self.refs if start <= ref.version <= last]
+        if self.ahead > last:
+            return above if start < 0 else [*above, *reversed(within)]
+        return within[::-1]
 
 
 class LogOpener:
@@ -56,31 +97,36 @@ class LogOpener:
 
         From a state it costs that state, one LIST and the versions since; without one, every version.
         """
-        loaded = await self._states.newest(broken)
-        if loaded is not None and loaded.state.ours:
+        refs: list[StateRef] = []
+        loaded = await self._states.newest(broken, ours=True, listed=refs)
+        for _ in range(2):
+            if loaded is None:
+                break
             opened = await self._after(loaded)
             if opened is not None:
                 return opened
             # The log moved on under us: a newer state must be there by now.
-            loaded = await self._states.newest(broken)
-            opened = await self._after(loaded) if loaded is not None and loaded.state.ours else None
-            if opened is not None:
-                return opened
-        return await self._from_versions(loaded)
+            loaded = await self._states.newest(broken, ours=True, listed=refs)
+        # States were listed before versions: a writer makes them in the other order, so none is ahead of its version.
+        return await self._from_versions(refs if loaded is None else await self._states.all(), broken)
 
-    async def at(self, version: int, broken: Broken, *, whole: bool) -> SnapshotTracker:
-        """The table at a version of the past, from the nearest state at or below it.
+    async def at(
+        self, version: int, broken: Broken, *, first_file: int, window: Window = ONE_VERSION
+    ) -> tuple[SnapshotTracker, Base | None]:
+        """The table at a version of the past, from the nearest state of ours at or below it; and that state.
 
-        Where the log is `whole`, from version 0 on, other writers' states are not needed: they may omit a commit.
+        Other writers' states may omit a commit, so only the one that the first version file follows on is used.
         """
-        loaded = await self._states.newest(broken, at_most=version, ours=whole)
-        small = Window(versions=1, snapshots=1)
-        tracker = SnapshotTracker(empty() if loaded is None else snapshot_of(loaded.state), small)
+        loaded = await self._states.newest(broken, at_most=version, ours=True)
+        if loaded is None and first_file > 0:
+            refs = [ref for ref in await self._states.all() if ref.version == first_file - 1]
+            loaded = await self._first_believed(refs, broken)
+        tracker = SnapshotTracker(empty(), window) if loaded is None else self._tracker(loaded, window)
         await self._log.apply(tracker, list(range(tracker.head.version + 1, version + 1)))
         if tracker.head.version != version:
             missing = self._log.paths.version(tracker.head.version + 1)
             raise CorruptObject(missing, "the version file is missing and no state covers it")
-        return tracker
+        return tracker, None if loaded is None else Base(loaded.ref, loaded.state.ours, loaded.manifest)
 
     async def _after(self, loaded: Loaded) -> Opened | None:
         """A state of ours and what follows it; None when versions in between were cleaned away."""
@@ -93,17 +139,18 @@ class LogOpener:
         tracker.observed_at = started
         await self._log.apply(tracker, newer.versions)
         base = Base(loaded.ref, loaded.state.ours, loaded.manifest)
-        return Opened(tracker, floor, floor, base, loaded.ref.kind.value)
+        first = tracker.first_file()
+        return Opened(tracker, floor, max(floor, first), base, loaded.ref.kind.value, first)
 
-    async def _from_versions(self, foreign: Loaded | None) -> Opened:
-        """Everything from version 0; for a log whose later versions are only in states, from the newest of those."""
+    async def _from_versions(self, refs: list[StateRef], broken: Broken) -> Opened:
+        """Everything from version 0; for a log that does not start there, from the state that its versions follow."""
         started = self._world.monotonic()
+        hint = await self._states.hint()
         versions = await self._log.all_versions()
         # Read after the versions: what lies below the floor does not exist, even where an object is left or came back.
         floor = await self._log.floor()
         versions = [version for version in versions if version >= floor]
-        newest_state = -1 if foreign is None else foreign.ref.version
-        if not versions and foreign is None:
+        if not versions and not refs:
             raise LogMissing(self._log.paths.root)
         if versions and versions[0] > 0 and (purged := await self._log.purged(versions[-1], self._window)) is not None:
             purged.observed_at = started
@@ -114,28 +161,64 @@ class LogOpener:
                 # It came while the listing was made, so what is before it was the whole log when the listing began.
                 versions = versions[:missing]
         whole = bool(versions) and versions[0] == 0 and versions[-1] == len(versions) - 1
-        if whole and versions[-1] >= newest_state:
-            tracker = SnapshotTracker(empty(), self._window)
-            tracker.observed_at = started
-            await self._log.apply(tracker, versions)
-            return Opened(tracker, floor, 0, None, "replay")
-        return await self._from_foreign(foreign, versions, floor, started)
+        ahead = max([-1 if hint is None else hint.version, *(ref.version for ref in refs)])
+        replayed: Opened | None = None
+        if whole:
+            replayed = await self._replayed(versions, floor, started)
+            own = len(replayed.tracker.foreign_times) < len(versions)
+            # In a log that is ours, or was taken over, only version files count.
+            if own or versions[-1] >= ahead:
+                return replayed
+        return await self._from_foreign(_Found(versions, refs, ahead, floor, started), replayed, broken)
 
-    async def _from_foreign(self, foreign: Loaded | None, versions: list[int], floor: int, started: float) -> Opened:
-        after = [] if foreign is None else [version for version in versions if version > foreign.ref.version]
-        if foreign is None or after != list(range(foreign.ref.version + 1, foreign.ref.version + 1 + len(after))):
-            expected = range(floor, versions[-1] + 1) if versions else range(1)
+    async def _replayed(self, versions: list[int], floor: int, started: float) -> Opened:
+        tracker = SnapshotTracker(empty(), self._window)
+        tracker.observed_at = started
+        await self._log.apply(tracker, versions)
+        return Opened(tracker, floor, 0, None, "replay")
+
+    async def _from_foreign(self, found: _Found, replayed: Opened | None, broken: Broken) -> Opened:
+        """From another writer's state, and the versions after it; else what replay gives, if it gives anything."""
+        versions = found.versions
+        first = await self._log.read(found.run_start) if versions else None
+        ours = first is not None and first.put_id is not None and replayed is None
+        adopted = first is not None and ours and first.adopted_from == found.run_start - 1
+        if ours:
+            refs = [ref for ref in found.refs if adopted and ref.version == found.run_start - 1]
+        else:
+            refs = found.usable()
+        loaded = await self._first_believed(refs, broken)
+        if loaded is None:
+            if replayed is not None:
+                return dataclasses.replace(replayed, behind=self._newest_key(found))
+            expected = range(found.floor, versions[-1] + 1) if versions else range(1)
             missing = next((number for number in expected if number not in set(versions)), 0)
             raise CorruptObject(self._log.paths.version(missing), "the version file is missing and no state covers it")
-        tracker = self._tracker(foreign)
-        tracker.observed_at = started
-        await self._log.apply(tracker, after)
-        base = Base(foreign.ref, False, foreign.manifest)
-        return Opened(tracker, floor, foreign.ref.version, base, foreign.ref.kind.value)
+        tracker = self._tracker(loaded)
+        tracker.observed_at = found.started
+        await self._log.apply(tracker, [version for version in versions if version > loaded.ref.version])
+        base = Base(loaded.ref, False, loaded.manifest)
+        oldest = found.run_start if ours else loaded.ref.version
+        behind = self._newest_key(found) if not ours and tracker.head.version < found.ahead else None
+        return Opened(tracker, found.floor, oldest, base, loaded.ref.kind.value, tracker.first_file(), behind)
 
-    def _tracker(self, loaded: Loaded) -> SnapshotTracker:
-        tracker = SnapshotTracker(snapshot_of(loaded.state), self._window)
+    async def _first_believed(self, refs: list[StateRef], broken: Broken) -> Loaded | None:
+        for ref in refs:
+            loaded = await self._states.believed(ref, broken)
+            if loaded is not None:
+                return loaded
+        return None
+
+    def _newest_key(self, found: _Found) -> str:
+        """What holds the newest version of a log whose newest version is only in a state."""
+        newest = next((ref for ref in found.refs if ref.version == found.ahead), None)
+        return self._log.paths.last_checkpoint if newest is None else self._states.key_of(newest)
+
+    def _tracker(self, loaded: Loaded, window: Window | None = None) -> SnapshotTracker:
+        tracker = SnapshotTracker(snapshot_of(loaded.state), window or self._window)
         tracker.foreign_times.update(loaded.state.facts.version_timestamps)
+        tracker.foreign_base = not loaded.state.ours
+        tracker.adopted_from = loaded.state.facts.adopted_from
         if loaded.ids is not None:
             tracker.ids.add_run(sealed(loaded.ids))
         return tracker

@@ -17,13 +17,14 @@ from tarnlog_server.codec.checkpoint_parts import PartsManifest, join_parts
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, decode_last_checkpoint
-from tarnlog_server.codec.state_avro import decode_manifest
+from tarnlog_server.codec.state_avro import decode_manifest, written_here
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, decode_state_manifest, live_files
 from tarnlog_server.codec.state_manifest_avro import decode_state_manifest_avro
 from tarnlog_server.codec.table_state import State, StateFile
-from tarnlog_server.codec.version_file import CorruptObject, put_id_of
-from tarnlog_server.ports.object_store import ObjectMissing
+from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.foreign_facts import ForeignFacts
 from tarnlog_server.usecases.table_log import TableLog
 
 PARALLEL_MANIFESTS = 8
@@ -44,6 +45,8 @@ class StateRef:
 
     version: int
     kind: Kind = dataclasses.field(compare=False)
+    foreign: bool = dataclasses.field(default=False, compare=False)
+    """Only what other writers leave was listed: it cannot be one of ours that is complete."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +63,10 @@ Broken = Callable[[StateRef, str], None]
 """Told about every state that was passed over, and why."""
 
 
+class NotOurs(Exception):
+    """Another writer's state, where one of ours was asked for."""
+
+
 class States:
     """The states of one table's log."""
 
@@ -68,52 +75,107 @@ class States:
         self._store = log.store
         self._paths = log.paths
         self._world = world
+        self._foreign = ForeignFacts(log)
 
-    async def newest(self, broken: Broken, at_most: int | None = None, *, ours: bool = False) -> Loaded | None:
+    async def newest(
+        self,
+        broken: Broken,
+        at_most: int | None = None,
+        *,
+        ours: bool = False,
+        listed: list[StateRef] | None = None,
+    ) -> Loaded | None:
         """The newest state that can be believed (at or below a version; of ours); None when there is none.
+
+        `listed` then gets every state there seems to be: whoever goes on to other writers' need not list them again.
 
         Opening costs the hint, a probe for newer states and that state; only a broken one costs a listing of them all.
         """
         tried: set[tuple[int, Kind]] = set()
         for find in (self._hinted, self.all):
-            for ref in await find():
+            refs = await find()
+            if listed is not None and find == self.all:
+                listed[:] = refs
+            for ref in refs:
                 if (at_most is not None and ref.version > at_most) or (ref.version, ref.kind) in tried:
                     continue
                 tried.add((ref.version, ref.kind))
-                try:
-                    loaded = await self.read(ref)
-                    if loaded.state.ours or not ours:
-                        return loaded
-                except CorruptObject as error:
-                    broken(ref, str(error))
-                except ObjectMissing as error:
-                    broken(ref, f"{error.key} is missing")
+                if ours and ref.foreign:
+                    continue
+                loaded = await self.believed(ref, broken, ours=ours)
+                if loaded is not None:
+                    return loaded
         return None
 
-    async def read(self, ref: StateRef) -> Loaded:
-        """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, read in parallel."""
+    async def believed(self, ref: StateRef, broken: Broken, *, ours: bool = False) -> Loaded | None:
+        """One state; None when it cannot be believed, which is reported, or is not of ours where that is wanted."""
+        try:
+            loaded = await self.read(ref, ours=ours)
+            return loaded if loaded.state.ours or not ours else None
+        except NotOurs:
+            return None
+        except CorruptObject as error:
+            broken(ref, str(error))
+        except ObjectMissing as error:
+            broken(ref, f"{error.key} is missing")
+        return None
+
+    async def read(self, ref: StateRef, *, ours: bool = False) -> Loaded:
+        """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, read in parallel.
+
+        With `ours`, raises NotOurs as soon as it shows that another writer made it.
+        """
         if ref.kind is Kind.AVRO:
-            loaded = await self._read_avro(ref)
+            loaded = await self._read_avro(ref, ours)
         elif ref.kind is Kind.JSON:
             loaded = await self._read_json(ref)
         else:
             loaded = await self._read_parquet(ref)
         if loaded.state.ours:
             await self._check_version_file(loaded.state)
-        return loaded
+            return loaded
+        registry = loaded.manifest.schema_registry if loaded.manifest is not None else {}
+        facts = await self._foreign.completed(self.key_of(ref), loaded.state.facts, registry)
+        return dataclasses.replace(loaded, state=State(facts, loaded.state.files, ours=False))
+
+    def key_of(self, ref: StateRef) -> str:
+        """The object whose existence completes another writer's state."""
+        if ref.kind is Kind.AVRO:
+            return self._paths.state_manifest_avro(ref.version)
+        if ref.kind is Kind.JSON:
+            return self._paths.checkpoint_json(ref.version)
+        return self._paths.checkpoint_parquet_info(ref.version)
 
     async def all(self) -> list[StateRef]:
         """Every state there seems to be, newest first. Costs a pass over states, checkpoints and version files."""
-        refs: set[tuple[int, Kind]] = set()
+        refs: dict[tuple[int, Kind], bool] = {}
         for prefix in (f"{self._paths.root}state-v", self._paths.checkpoints_prefix, self._paths.numbered_prefix):
             after: str | None = None
             while True:
                 page = await self._store.list(prefix, start_after=after, limit=PAGE)
-                refs.update(found for info in page if (found := self._ref(info.key)) is not None)
+                self._note(page, refs)
                 if len(page) < PAGE:
                     break
                 after = page[-1].key
-        return sorted((StateRef(version, kind) for version, kind in refs), reverse=True)
+        return sorted((StateRef(*ref, foreign) for ref, foreign in refs.items()), reverse=True)
+
+    async def newest_after(self, version: int) -> int:
+        """The highest version above `version` that has an Avro state; `version` when there is none."""
+        after = f"{self._paths.state_prefix(version)[:-1]}0"
+        while True:
+            page = await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE)
+            found = [ref[0] for info in page if (ref := self._ref(info.key)) is not None]
+            version = max([version, *found])
+            if len(page) < PAGE:
+                return version
+            after = page[-1].key
+
+    def _note(self, page: list[ObjectInfo], refs: dict[tuple[int, Kind], bool]) -> None:
+        for info in page:
+            ref = self._ref(info.key)
+            if ref is not None:
+                foreign = info.key.endswith("/_manifest.avro")
+                refs[ref] = foreign and refs.get(ref, True)
 
     async def hint(self) -> LastCheckpoint | None:
         """What `_last_checkpoint` says, if it is there and readable."""
@@ -130,9 +192,9 @@ class States:
         kind = {"avro-state": Kind.AVRO, "parquet": Kind.PARQUET}.get(hint.format or "json", Kind.JSON)
         # The hint may be older than the newest state: a look at the state directories behind it tells.
         after = f"{self._paths.root}state-v{hint.version:020d}0"
-        newer = await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE)
-        versions = {found[0] for info in newer if (found := self._ref(info.key)) is not None}
-        refs = [StateRef(version, Kind.AVRO) for version in sorted(versions, reverse=True)]
+        newer: dict[tuple[int, Kind], bool] = {}
+        self._note(await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE), newer)
+        refs = sorted((StateRef(*ref, foreign) for ref, foreign in newer.items()), reverse=True)
         return [*refs, StateRef(hint.version, kind)]
 
     def _ref(self, key: str) -> tuple[int, Kind] | None:
@@ -152,11 +214,11 @@ class States:
             return decode_state_manifest(key, version, await self._store.get(key))
         except ObjectMissing:
             other = self._paths.state_manifest_avro(version)
-            found = decode_state_manifest_avro(other, version, await self._store.get(other))
+            data = await self._store.get(other)
             # Ours is written for other readers before the state is complete: only another writer's counts.
-            if await self._version_is_ours(version):
+            if written_here(data):
                 raise
-            return found
+            return decode_state_manifest_avro(other, version, data)
 
     async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
         """The entries of one manifest of a state, tombstoned ones included."""
@@ -169,15 +231,10 @@ class States:
             )
         )
 
-    async def _version_is_ours(self, version: int) -> bool:
-        key = self._paths.version(version)
-        try:
-            return put_id_of(key, await self._store.get(key)) is not None
-        except ObjectMissing:
-            return False
-
-    async def _read_avro(self, ref: StateRef) -> Loaded:
+    async def _read_avro(self, ref: StateRef, ours: bool) -> Loaded:
         manifest = await self.manifest(ref.version)
+        if ours and not manifest.ours:
+            raise NotOurs
         files: list[StateFile] = []
         for start in range(0, len(manifest.manifests), PARALLEL_MANIFESTS):
             window = manifest.manifests[start : start + PARALLEL_MANIFESTS]

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import immutables
 
 from tarnlog.protocol.actions import Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
+from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.table_state import State, StateFacts, StateFile, StateRemove
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.replay import Snapshot
 
 
 def snapshot_of(state: State) -> Snapshot:
-    """The snapshot a state describes. Costs its files; they are ordered by the version that added them."""
+    """The snapshot a state describes, its files ordered by the version that added them. Columns cost nothing more."""
     facts = state.facts
-    files = FileLog()
-    total = counted = uncounted = 0
-    for file in sorted(state.files, key=lambda file: file.added_at_version):
-        gone = files.add(path_key(file.add.path), file.add, file.added_at_version, file.added_at_timestamp)
-        for add, sign in ((file.add, 1), (gone, -1)):
-            if add is not None:
-                total += sign * add.size
-                counted += sign * (add.num_records or 0)
-                uncounted += sign * (add.num_records is None)
+    if isinstance(state.files, FileColumns):
+        files = FileLog(state.files)
+        total, counted, uncounted = state.files.totals()
+    else:
+        files, total, counted, uncounted = _logged(state.files)
     txns: dict[str, tuple[Txn, int]] = {txn.app_id: (txn, version) for txn, version in facts.txns}
     skips: dict[str, Skip] = {path_key(skip.path): skip for skip in facts.skips}
     tombstones: dict[str, tuple[Remove, int]] = {
@@ -48,8 +45,27 @@ def snapshot_of(state: State) -> Snapshot:
     )
 
 
+def _logged(state_files: Iterable[StateFile]) -> tuple[FileLog, int, int, int]:
+    """The files in a log, their bytes, the rows they tell of, and how many do not tell."""
+    files = FileLog()
+    total = counted = uncounted = 0
+    for file in sorted(state_files, key=lambda file: (file.added_at_version, file.add.path)):
+        gone = files.add(path_key(file.add.path), file.add, file.added_at_version, file.added_at_timestamp)
+        for add, sign in ((file.add, 1), (gone, -1)):
+            if add is not None:
+                total += sign * add.size
+                counted += sign * (add.num_records or 0)
+                uncounted += sign * (add.num_records is None)
+    return files, total, counted, uncounted
+
+
 def facts_of(
-    snapshot: Snapshot, put_id: str | None, sha256: str, unexpired_since_ms: int, foreign_times: dict[int, int]
+    snapshot: Snapshot,
+    put_id: str | None,
+    sha256: str,
+    unexpired_since_ms: int,
+    foreign_times: dict[int, int],
+    adopted_from: int | None = None,
 ) -> StateFacts:
     """Everything of a snapshot but its files. A remove is kept while vacuum must still see it."""
     removes = []
@@ -68,6 +84,7 @@ def facts_of(
         version_put_id=put_id,
         version_sha256=sha256,
         dropped=snapshot.dropped,
+        adopted_from=adopted_from,
         version_timestamps=tuple(sorted((v, time) for v, time in foreign_times.items() if v <= snapshot.version)),
     )
 
