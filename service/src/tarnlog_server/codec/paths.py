@@ -16,6 +16,7 @@ _MANIFEST = re.compile(r"manifest-[0-9A-Za-z_-]+\.avro\Z")
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.json\Z")
 _CHECKPOINT_PART = re.compile(r"([0-9]{20})\.checkpoint\.([0-9A-Za-z-]+)\.([0-9]{5,10})\.json\Z")
 _PARQUET = re.compile(r"([0-9]{20})\.checkpoint(?:\.([0-9]{5,10}))?\.parquet\Z")
+_CHECKPOINT_IDS = re.compile(r"([0-9]{20})\.ids\.bin\Z")
 _SESSION = re.compile(r"([^/]+)\.json\Z")
 _CATALOG_ENTRY = re.compile(r"_catalog/([^/]+)/([^/]+)/([0-9]{20})\.json\Z")
 
@@ -188,6 +189,12 @@ class LogPaths:
     def parse_checkpoint_parquet_info(self, key: str) -> int | None:
         name = key.removeprefix(self.checkpoints_prefix)
         match = _CHECKPOINT.match(name) if name != key else None
+        return int(match[1]) if match else None
+
+    def parse_checkpoint_ids(self, key: str) -> int | None:
+        """The version whose commit ids these are, of a JSON or Parquet checkpoint."""
+        name = key.removeprefix(self.checkpoints_prefix)
+        match = _CHECKPOINT_IDS.match(name) if name != key else None
         return int(match[1]) if match else None
 
     def parse_version(self, key: str) -> int | None:

@@ -44,5 +44,11 @@ class Telemetry:
     def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
         """A state of `files` files was written, validated and pointed to; `size` is what was sent to the store."""
 
+    def cleaned(self, kind: str, count: int) -> None:
+        """Objects of a log were deleted: so many `versions`, `checkpoints`, `states` or `manifests`."""
+
+    def cleanup_ended(self, status: str, seconds: float) -> None:
+        """A cleanup of a log ended: `success`, `partial`, `disabled`, `anchor-damaged` or `failed`."""
+
     def state_failed(self, kind: str) -> None:
         """Writing a state failed; the next one is due as before."""

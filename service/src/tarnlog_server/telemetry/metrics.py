@@ -72,6 +72,18 @@ class PrometheusTelemetry(Telemetry):
             "tarnlog_states_broken", "States that were not believed and passed over", ["format"], registry=registry
         )
         self._failed = Counter("tarnlog_states_failed", "States that were not written", ["format"], registry=registry)
+        self._cleaned = Counter(
+            "tarnlog_log_objects_deleted",
+            "Versions, checkpoints, states and manifests that cleanups deleted",
+            ["kind"],
+            registry=registry,
+        )
+        self._cleanups = Counter(
+            "tarnlog_cleanups", "Cleanups of a log by how they ended", ["status"], registry=registry
+        )
+        self._cleanup_seconds = Histogram(
+            "tarnlog_cleanup_seconds", "How long a cleanup took", buckets=LONG_SECONDS, registry=registry
+        )
         Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
         self._depths: dict[str, int] = {}
         self._open_tables: Callable[[], int] = lambda: 0
@@ -138,6 +150,13 @@ class PrometheusTelemetry(Telemetry):
         self._states.labels(kind, reason).inc()
         self._state_seconds.labels(kind).observe(seconds)
         self._state_bytes.labels(kind).inc(size)
+
+    def cleaned(self, kind: str, count: int) -> None:
+        self._cleaned.labels(kind).inc(count)
+
+    def cleanup_ended(self, status: str, seconds: float) -> None:
+        self._cleanups.labels(status).inc()
+        self._cleanup_seconds.observe(seconds)
 
     def state_failed(self, kind: str) -> None:
         self._failed.labels(kind).inc()

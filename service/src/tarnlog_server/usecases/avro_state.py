@@ -6,6 +6,7 @@ manifests that are needed for it, the writing of the new ones, and the object th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -22,13 +23,16 @@ from tarnlog_server.core import state_files
 from tarnlog_server.core.compaction_plan import choose, in_manifests, partition_rank
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.snapshot_tracker import Step
+from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSettings, compaction
-from tarnlog_server.ports.object_store import PutResult
+from tarnlog_server.ports.object_store import ObjectMissing, PutResult
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.state_snapshot import files_of
+
+PARALLEL_HEADS = 16
 
 
 class Put(Protocol):
@@ -59,10 +63,21 @@ class AvroStateWriter:
         self._paths = live.log.paths
 
     async def write(
-        self, snapshot: Snapshot, facts: StateFacts, ids: bytes, settings: StateSettings, *, compact: bool
+        self,
+        snapshot: Snapshot,
+        facts: StateFacts,
+        ids: bytes,
+        settings: StateSettings,
+        *,
+        compact: bool,
+        past: tuple[SnapshotTracker, Base | None] | None = None,
     ) -> StateManifest:
-        """Write the state of `snapshot` and read back what is new. Costs the changes since the base, or the table."""
-        plan = None if compact else await self._incremental(snapshot, settings)
+        """Write the state of `snapshot` and read back what is new. Costs the changes since the base, or the table.
+
+        `past` is the way to a version of the past and what it began with; without, the table as it is open counts.
+        """
+        tracker, base = past or (self._live.tracker, self._live.base)
+        plan = None if compact else await self._incremental(snapshot, settings, tracker, base)
         plan = plan or _Plan(files_of(snapshot))
         infos = await self._manifests(snapshot, settings, plan)
         manifest = StateManifest(
@@ -80,19 +95,39 @@ class AvroStateWriter:
         await self._put(self._paths.state_manifest_avro(version), encode_state_manifest_avro(manifest))
         await self._put(self._paths.state_ids(version), ids)
         # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
+        # A state of the past is written only where there is none that is sound.
         await self._put(
-            self._paths.state_manifest(version), encode_state_manifest(manifest), only_if_absent=not compact
+            self._paths.state_manifest(version),
+            encode_state_manifest(manifest),
+            only_if_absent=not compact and past is None,
         )
+        if not await self._all_there(plan.kept, version):
+            # A cleanup took the base, which was not the newest any more, and its manifests: stand on our own.
+            return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
         for info in infos:
             key = self._paths.resolve_manifest(info.path, version)
             check_sha256(key, await self._live.log.store.get(key), info.sha256)
         return await self._live.states.manifest(version)
 
-    async def _incremental(self, snapshot: Snapshot, settings: StateSettings) -> _Plan | None:
+    async def _all_there(self, kept: tuple[ManifestInfo, ...], version: int) -> bool:
+        """Whether the manifests that a state shares still exist, now that everyone can see that it uses them."""
+        keys = [self._paths.resolve_manifest(info.path, version) for info in kept]
+        for start in range(0, len(keys), PARALLEL_HEADS):
+            some = keys[start : start + PARALLEL_HEADS]
+            found = await asyncio.gather(*(self._live.log.store.head(key) for key in some), return_exceptions=True)
+            for one in found:
+                if isinstance(one, ObjectMissing):
+                    return False
+                if isinstance(one, BaseException):
+                    raise one
+        return True
+
+    async def _incremental(
+        self, snapshot: Snapshot, settings: StateSettings, tracker: SnapshotTracker, known: Base | None
+    ) -> _Plan | None:
         """What follows from the last state of ours and the versions since; None when there is nothing to build on."""
-        known = self._live.base
         manifest = known.manifest if known is not None and known.ours else None
-        steps = self._live.tracker.steps_after(manifest.facts.version) if manifest is not None else None
+        steps = tracker.steps_after(manifest.facts.version) if manifest is not None else None
         if manifest is None or steps is None or manifest.facts.version > snapshot.version:
             return None
         steps = [step for step in steps if step.record.version <= snapshot.version]

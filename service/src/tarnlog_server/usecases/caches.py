@@ -5,7 +5,7 @@
 | protocol, metadata | the rendered protocol or metaData of a table | when a version changes them, TTL |
 | versions | decoded version files (they never change) | TTL, size |
 | files | snapshots rebuilt for time travel (they never change) | TTL, size |
-| versionsList | the range of versions that can be read | on every new version, TTL |
+| versionsList | the oldest version that can be read | when a cleanup moves it, TTL |
 
 Versions and snapshots differ a thousandfold in size, so a large one takes the room of many, up to the whole cache.
 """
@@ -100,7 +100,7 @@ class Caches:
         self.metadata: CountedCache[dict[str, object]] = make("metadata", 1000)
         self.versions: CountedCache[VersionRecord] = make("versions", max_versions, _version_places)
         self.files: CountedCache[Snapshot] = make("files", 32, _snapshot_places)
-        self.versions_list: CountedCache[tuple[int, int]] = make("versionsList", 1000)
+        self.versions_list: CountedCache[int] = make("versionsList", 1000)
 
     @property
     def _all(self) -> tuple[CountedCache[object], ...]:

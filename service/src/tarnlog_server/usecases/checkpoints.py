@@ -167,7 +167,7 @@ class Checkpoints:
             self._busy.add(place)
         started = self._tables.world.monotonic()
         try:
-            await self._raise_protocol(table, format)
+            await self.raise_protocol(table, format)
             written = await StateWriter(table.live, self._tables.world, progress).write(format=format, compact=compact)
         except Exception:
             telemetry.state_failed(format or str(table.live.setting("state.format")))
@@ -180,7 +180,7 @@ class Checkpoints:
         telemetry.state_written(written.format, reason.value, seconds, written.size, written.num_files)
         return written
 
-    async def _raise_protocol(self, table: OpenTable, format: str | None) -> None:  # noqa: A002
+    async def raise_protocol(self, table: OpenTable, format: str | None = None) -> None:  # noqa: A002
         """An older table says that it has Avro states before it gets its first one."""
         wanted = format or str(table.live.setting("state.format"))
         if raised_protocol(table.live.head.protocol, wanted) is None:

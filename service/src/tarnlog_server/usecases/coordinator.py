@@ -7,6 +7,7 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.caches import Caches
 from tarnlog_server.usecases.catalog import Catalog
 from tarnlog_server.usecases.checkpoints import Checkpoints
+from tarnlog_server.usecases.cleanup import Cleanup
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.history import History
@@ -52,6 +53,7 @@ class Coordinator:
         self.skips = Skips(self.open_tables, self.commits)
         self.tables = Tables(self.open_tables, self.commits, self.snapshots)
         self.checkpoints = Checkpoints(self.open_tables, self.commits)
+        self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)
         self.registering = Register(self.open_tables, self.commits, self.tables)
 
     async def close(self, grace_seconds: float = 10.0) -> None:

@@ -7,6 +7,7 @@ import asyncio
 from tarnlog.protocol.actions import MetaData
 from tarnlog_server.core.snapshot_tracker import Step
 from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.table_log import PARALLEL_READS
 
@@ -43,7 +44,12 @@ class OlderSteps:
                 end = min(start + PARALLEL_READS, self._table.head.version + 1)
                 if start >= end:
                     break
-                records += await asyncio.gather(*(self._table.log.read(number) for number in range(start, end)))
+                try:
+                    records += await asyncio.gather(*(self._table.log.read(number) for number in range(start, end)))
+                except ObjectMissing:
+                    # Another replica cleaned up: with the new floor the commit is answered as expired.
+                    await self._table.look_at_floor()
+                    raise
         before = await self._metadata_at(first - 1, records)
         steps = []
         for record in records:

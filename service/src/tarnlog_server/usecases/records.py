@@ -7,6 +7,7 @@ import asyncio
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.usecases.caches import Caches
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.table_log import PARALLEL_READS
@@ -26,8 +27,7 @@ class Records:
         key = (live.location, version)
         found = self._caches.versions.get(key)
         if found is None:
-            with live.translated():
-                found = await live.log.read(version)
+            found = await self._stored(live, version)
             timestamp = live.tracker.timestamp_of(version)
             if timestamp is not None and timestamp != found.timestamp:
                 found = VersionRecord(
@@ -35,6 +35,16 @@ class Records:
                 )
             self._caches.versions.put(key, found)
         return found
+
+    async def _stored(self, live: LiveTable, version: int) -> VersionRecord:
+        with live.translated():
+            try:
+                return await live.log.read(version)
+            except ObjectMissing:
+                if version >= await live.look_at_floor():
+                    raise
+        # Another replica cleaned up since we last looked.
+        raise expired(live.oldest)
 
     async def read_many(self, live: LiveTable, versions: range) -> list[VersionRecord]:
         """Several versions in their order; storage is read in parallel."""
@@ -47,21 +57,17 @@ class Records:
     async def oldest(self, live: LiveTable) -> int:
         """The oldest version that can be read."""
         key = (live.location, 0)
-        found = self._caches.versions_list.get(key)
-        if found is None or found[1] != live.head.version:
+        if self._caches.versions_list.get(key) is None:
             with live.translated():
-                floor = await live.log.floor() if found is None else found[0]
-            live.floor = max(live.floor, floor)
-            found = (live.floor, live.head.version)
-            self._caches.versions_list.put(key, found)
-        return max(found[0], live.oldest)
+                await live.look_at_floor()
+            self._caches.versions_list.put(key, live.floor)
+        return live.oldest
 
     async def check(self, live: LiveTable, version: int | None) -> int:
         """A version that can be read (None is one from before the oldest), or ProblemError that says which can be."""
         oldest = await self.oldest(live)
         if version is None or version < oldest:
-            detail = f"the oldest version kept is {oldest}; ask for that one or a newer one"
-            raise ProblemError("version-expired", detail, oldestVersion=oldest)
+            raise expired(oldest)
         if version > live.head.version:
             await live.refresh(0)
         if version > live.head.version:
@@ -104,6 +110,20 @@ class Records:
         key = (live.location, version)
         found = self._caches.files.get(key)
         if found is None:
-            found = (await live.past(version)).head
+            try:
+                found = (await live.past(version)).head
+            except ProblemError:
+                with live.translated(close=False):
+                    floor = await live.look_at_floor()
+                if version < floor:
+                    # Another replica cleaned up while it was rebuilt, or since we last looked.
+                    raise expired(floor) from None
+                raise
             self._caches.files.put(key, found)
         return found
+
+
+def expired(oldest: int) -> ProblemError:
+    """What is said of a version from before the oldest one kept."""
+    detail = f"the oldest version kept is {oldest}; ask for that one or a newer one"
+    return ProblemError("version-expired", detail, oldestVersion=oldest)

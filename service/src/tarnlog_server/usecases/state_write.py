@@ -20,9 +20,11 @@ from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import encode_ids, make_run
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, encode_last_checkpoint
 from tarnlog_server.codec.paths import state_dir
+from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.table_state import StateFacts, StateFile
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.snapshot_tracker import SnapshotTracker
 from tarnlog_server.core.state_plan import Layout, StateSettings, layout, state_settings
 from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult
 from tarnlog_server.ports.world import World
@@ -70,7 +72,7 @@ class StateWriter:
         settings = state_settings(configuration)
         if format is not None:
             settings = msgspec.structs.replace(settings, format=format)
-        facts, ids = await self._facts(snapshot)
+        facts, ids = await self._facts(snapshot, self._live.tracker)
         self._sent = 0
         size = count_actions(facts, snapshot.num_files)
         how = layout(size, settings)
@@ -90,10 +92,20 @@ class StateWriter:
         self._live.base = base
         return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent)
 
-    async def _facts(self, snapshot: Snapshot) -> tuple[StateFacts, bytes]:
+    async def write_at(self, tracker: SnapshotTracker, base: Base | None) -> StateManifest:
+        """An Avro state of a version of the past, which nothing points to. Costs what changed since its base."""
+        snapshot = tracker.head
+        metadata = self._live.head.metadata
+        settings = state_settings(metadata.configuration if metadata is not None else {})
+        facts, ids = await self._facts(snapshot, tracker)
+        self._sent = 0
+        return await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
+            snapshot, facts, ids, settings, compact=False, past=(tracker, base)
+        )
+
+    async def _facts(self, snapshot: Snapshot, tracker: SnapshotTracker) -> tuple[StateFacts, bytes]:
         """The facts of a version and the ids known at it. Costs a GET of its version file."""
         version = snapshot.version
-        tracker = self._live.tracker
         data = await self._store.get(self._paths.version(version))
         step = tracker.step(version)
         put_id = step.record.put_id if step is not None else (await self._live.log.read(version)).put_id
@@ -103,7 +115,8 @@ class StateWriter:
         entries = tracker.ids.upto(version, snapshot.timestamp - window)
         run = make_run(version, max(0, snapshot.timestamp - window), snapshot.timestamp, entries)
         times = {v: time for v, time in tracker.foreign_times.items() if v >= self._live.floor}
-        return facts_of(snapshot, put_id, sha256_hex(data), unexpired, times), encode_ids(run)
+        facts = facts_of(snapshot, put_id, sha256_hex(data), unexpired, times, tracker.adopted_from)
+        return facts, encode_ids(run)
 
     async def _whole(self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout) -> int:
         """A JSON or Parquet checkpoint: every file, sorted by path, one object in memory at a time."""
