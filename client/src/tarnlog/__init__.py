@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         CommitRecord,
         Health,
         NotInLog,
+        SessionInfo,
         SnapshotInfo,
         StateInfo,
         TableEntry,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         VersionChange,
         VersionInfo,
     )
+    from tarnlog._sessions import AsyncWriteSession, WriteSession
     from tarnlog._transaction import AsyncTransaction, Transaction
     from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
     from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Reads, Rejected, Unknown, Winner
@@ -82,6 +84,7 @@ _HOMES = {
         "CommitRecord",
         "Health",
         "NotInLog",
+        "SessionInfo",
         "SnapshotInfo",
         "StateInfo",
         "TableEntry",
@@ -90,6 +93,7 @@ _HOMES = {
         "VersionChange",
         "VersionInfo",
     ),
+    "tarnlog._sessions": ("AsyncWriteSession", "WriteSession"),
     "tarnlog._transaction": ("AsyncTransaction", "Transaction"),
     "tarnlog.protocol.actions": ("Add", "MetaData", "Protocol", "Remove", "Skip", "Txn"),
     "tarnlog.protocol.commits": (
@@ -109,6 +113,7 @@ __all__ = [
     "Add",
     "AsyncClient",
     "AsyncTransaction",
+    "AsyncWriteSession",
     "CheckpointInfo",
     "Client",
     "CommitConflict",
@@ -134,6 +139,7 @@ __all__ = [
     "Rejected",
     "Remove",
     "ServerFault",
+    "SessionInfo",
     "Skip",
     "SnapshotInfo",
     "StateInfo",
@@ -150,6 +156,7 @@ __all__ = [
     "VersionChange",
     "VersionInfo",
     "Winner",
+    "WriteSession",
     "new_commit_id",
     "raise_for_outcome",
 ]

@@ -11,6 +11,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    SessionInfo,
     SnapshotInfo,
     StateInfo,
     TableEntry,
@@ -19,12 +20,14 @@ from tarnlog._results import (
     VersionChange,
     VersionInfo,
 )
+from tarnlog._sessions import TTL_SECONDS
 from tarnlog._wire import Timestamp
 from tarnlog.protocol.actions import Action, Add, Skip
 from tarnlog.protocol.commits import CommitOutcome, Committed, Isolation, Reads, Unknown
 from tarnlog.protocol.tables import StateFormat
 
 if TYPE_CHECKING:
+    from tarnlog._sessions import WriteSession
     from tarnlog._transaction import Transaction
 
 Order: TypeAlias = Literal["asc", "desc"]
@@ -176,6 +179,21 @@ class TableApi(Protocol):
 
     def state(self, table: str) -> StateInfo:
         """How the newest state of a table does."""
+
+    def write_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> WriteSession:
+        """A `with` block in which vacuum leaves the files below a prefix alone; it extends itself until it ends."""
+
+    def begin_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        """Keep vacuum away from what lies below a prefix, for that long. `write_session` is easier to use."""
+
+    def extend_session(self, table: str, session_id: str, *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        """Let a session last that long from now on. Expired when it is too late for that."""
+
+    def end_session(self, table: str, session_id: str) -> None:
+        """End a session; one that is not there any more is fine."""
+
+    def sessions(self, table: str) -> tuple[SessionInfo, ...]:
+        """The sessions of a table that have not expired, oldest first."""
 
     def operations(self) -> tuple[OperationInfo, ...]:
         """The long calls of the process that answers: those that run, and those that ended lately."""

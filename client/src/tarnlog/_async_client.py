@@ -25,6 +25,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    SessionInfo,
     SnapshotInfo,
     StateInfo,
     TableEntry,
@@ -33,6 +34,7 @@ from tarnlog._results import (
     VersionChange,
     VersionInfo,
 )
+from tarnlog._sessions import TTL_SECONDS, AsyncWriteSession
 from tarnlog._transaction import AsyncTransaction
 from tarnlog._wire import Timestamp
 from tarnlog.protocol.actions import Action, Add, Skip
@@ -307,6 +309,27 @@ class AsyncClient:
 
     async def state(self, table: str) -> StateInfo:
         return await self._call(_calls.state(table))
+
+    # Write sessions
+
+    def write_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> AsyncWriteSession:
+        return AsyncWriteSession(self, table, prefix, ttl_seconds)
+
+    async def begin_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        return await self._call(_calls.begin_session(table, prefix, ttl_seconds))
+
+    async def extend_session(self, table: str, session_id: str, *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        return await self._call(_calls.extend_session(table, session_id, ttl_seconds))
+
+    async def end_session(self, table: str, session_id: str) -> None:
+        try:
+            await self._call(_calls.end_session(table, session_id))
+        except NotFound as error:
+            if error.slug != "session-not-found":
+                raise
+
+    async def sessions(self, table: str) -> tuple[SessionInfo, ...]:
+        return await self._call(_calls.sessions(table))
 
     # The service
 

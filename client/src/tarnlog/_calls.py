@@ -16,6 +16,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CommitRecord,
     Health,
+    SessionInfo,
     SnapshotInfo,
     StateInfo,
     TableEntry,
@@ -281,6 +282,36 @@ def compact(table: str) -> Call[CheckpointInfo]:
 
 def state(table: str) -> Call[StateInfo]:
     return Call(request=Request(method="GET", path=table_path(table, "state")), read=reading(StateInfo))
+
+
+# Write sessions
+
+
+def begin_session(table: str, prefix: str, ttl_seconds: int) -> Call[SessionInfo]:
+    """May be resent: a session that nobody knows of expires by itself."""
+    content = body(prefix=prefix, ttl_seconds=ttl_seconds)
+    request = Request(method="POST", path=table_path(table, "sessions"), headers=JSON, body=content)
+    return Call(request=request, read=reading(SessionInfo))
+
+
+def extend_session(table: str, session_id: str, ttl_seconds: int) -> Call[SessionInfo]:
+    content = body(ttl_seconds=ttl_seconds)
+    request = Request(method="PUT", path=table_path(table, "sessions", session_id), headers=JSON, body=content)
+    return Call(request=request, read=reading(SessionInfo))
+
+
+def end_session(table: str, session_id: str) -> Call[None]:
+    request = Request(method="DELETE", path=table_path(table, "sessions", session_id))
+    return Call(request=request, read=lambda _: None)
+
+
+class _Sessions(Struct, frozen=True):
+    sessions: tuple[SessionInfo, ...]
+
+
+def sessions(table: str) -> Call[tuple[SessionInfo, ...]]:
+    request = Request(method="GET", path=table_path(table, "sessions"))
+    return Call(request=request, read=lambda answer: decoded(answer, _Sessions).sessions)
 
 
 # The service

@@ -24,6 +24,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    SessionInfo,
     SnapshotInfo,
     StateInfo,
     TableEntry,
@@ -32,6 +33,7 @@ from tarnlog._results import (
     VersionChange,
     VersionInfo,
 )
+from tarnlog._sessions import TTL_SECONDS, WriteSession
 from tarnlog._transaction import Transaction
 from tarnlog._wire import Timestamp
 from tarnlog.protocol.actions import Action, Add, Skip
@@ -303,6 +305,27 @@ class Client:
 
     def state(self, table: str) -> StateInfo:
         return self._call(_calls.state(table))
+
+    # Write sessions
+
+    def write_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> WriteSession:
+        return WriteSession(self, table, prefix, ttl_seconds)
+
+    def begin_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        return self._call(_calls.begin_session(table, prefix, ttl_seconds))
+
+    def extend_session(self, table: str, session_id: str, *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        return self._call(_calls.extend_session(table, session_id, ttl_seconds))
+
+    def end_session(self, table: str, session_id: str) -> None:
+        try:
+            self._call(_calls.end_session(table, session_id))
+        except NotFound as error:
+            if error.slug != "session-not-found":
+                raise
+
+    def sessions(self, table: str) -> tuple[SessionInfo, ...]:
+        return self._call(_calls.sessions(table))
 
     # The service
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from tarnlog._errors import Expired, InvalidRequest, NotFound
+from tarnlog._fake_sessions import FakeSessions
 from tarnlog._results import CommitRecord, SnapshotInfo, StateInfo, VersionChange, VersionInfo
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, Rejected, Winner
@@ -58,6 +59,7 @@ class FakeTable:
         self.location = location
         self.versions: list[VersionInfo] = []
         self.newest_state: StateInfo | None = None
+        self.sessions = FakeSessions()
         self._known: dict[str, _Known] = {}
 
     @property

@@ -119,6 +119,14 @@ class StateInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     status: str = "none"
 
 
+class SessionInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A write session: vacuum deletes nothing below `prefix` (empty: in the whole table) until it expires."""
+
+    id: str
+    prefix: str = ""
+    expires_at: int = 0
+
+
 class NotInLog(Struct, frozen=True, kw_only=True, rename="camel"):
     """The commit was not found between these versions. Never final: resend the same commit id to settle it."""
 

@@ -36,6 +36,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    SessionInfo,
     SnapshotInfo,
     StateInfo,
     TableEntry,
@@ -44,6 +45,7 @@ from tarnlog._results import (
     VersionChange,
     VersionInfo,
 )
+from tarnlog._sessions import TTL_SECONDS, WriteSession
 from tarnlog._transaction import Transaction
 from tarnlog._wire import Timestamp, table_path, time_text
 from tarnlog.protocol.actions import Action, Add, Format, MetaData, Protocol, Skip
@@ -398,6 +400,27 @@ class FakeTarnlog:
             return found.newest_state
         files = list(found.state().files.values())
         return StateInfo(table_name=table, num_files=len(files), total_bytes=sum(file.size for file in files))
+
+    # Write sessions
+
+    def write_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> WriteSession:
+        return WriteSession(self, table, prefix, ttl_seconds)
+
+    def begin_session(self, table: str, prefix: str = "", *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        with self._lock:
+            return self._table(table).sessions.begin(prefix, ttl_seconds, self._clock())
+
+    def extend_session(self, table: str, session_id: str, *, ttl_seconds: int = TTL_SECONDS) -> SessionInfo:
+        with self._lock:
+            return self._table(table).sessions.extend(session_id, ttl_seconds, self._clock())
+
+    def end_session(self, table: str, session_id: str) -> None:
+        with self._lock:
+            self._table(table).sessions.end(session_id)
+
+    def sessions(self, table: str) -> tuple[SessionInfo, ...]:
+        with self._lock:
+            return self._table(table).sessions.active(self._clock())
 
     # The service
 

@@ -75,3 +75,11 @@ def plural(count: int, noun: str) -> str:
 def pairs(values: dict[str, object] | dict[str, str | None] | dict[str, str]) -> str:
     """A small mapping on one line."""
     return ", ".join(f"{key}={'null' if value is None else value}" for key, value in values.items())
+
+
+def span(seconds: int) -> str:
+    """A length of time, in one unit."""
+    for length, unit in _SPANS:
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

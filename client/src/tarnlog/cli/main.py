@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import commits, log, serve, states, tables, watch
+from tarnlog.cli import commits, log, serve, sessions, states, tables, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -64,6 +64,9 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "watch": watch.watch,
         "commit": commits.commit,
         "commit-status": commits.commit_status,
+    },
+    "Data files": {
+        "sessions": sessions.sessions,
     },
     "States": {
         "state": states.state,

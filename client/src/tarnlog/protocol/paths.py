@@ -58,6 +58,20 @@ def check_new_path(path: str) -> str | None:
     return _check_decoded(path, decoded)
 
 
+def check_prefix(prefix: str) -> str | None:
+    """What is wrong with a prefix of the names of new files, as a sentence; None if nothing. Empty is the whole table.
+
+    A prefix may end anywhere, so it is fine if something behind it is a file's name, and if it leads out by itself
+    nowhere.
+    """
+    if not prefix:
+        return None
+    fault = check_new_path(prefix + "f")
+    if fault is None and not prefix.endswith("/"):
+        fault = check_new_path(prefix)
+    return fault
+
+
 def _check_decoded(path: str, decoded: str) -> str | None:
     if any(unicodedata.category(char) == "Cc" for char in decoded):
         return "The path contains a control character: remove it."

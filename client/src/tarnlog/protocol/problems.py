@@ -62,6 +62,8 @@ CODES: dict[str, Code] = _table(
     Code("commit-not-found", Kind.NOT_FOUND, 404, "The commit is not in the log"),
     Code("txn-not-found", Kind.NOT_FOUND, 404, "The application has not committed to this table"),
     Code("operation-not-found", Kind.NOT_FOUND, 404, "The operation is not known here"),
+    Code("session-not-found", Kind.NOT_FOUND, 404, "The write session does not exist"),
+    Code("session-expired", Kind.GONE, 410, "The write session has expired"),
     Code("version-expired", Kind.GONE, 410, "The version is older than what is kept"),
     Code("commit-id-out-of-window", Kind.GONE, 410, "The commit id is older than the deduplication window"),
     Code("table-exists", Kind.CONFLICT, 409, "The table exists already"),

@@ -59,6 +59,23 @@ class RecordSkip(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     cooldown_hours: Annotated[float, Meta(ge=0, le=24 * 365)] | None = None
 
 
+MAX_SESSION_SECONDS = 7 * 24 * 3600
+TtlSeconds = Annotated[int, Meta(ge=1, le=MAX_SESSION_SECONDS)]
+
+
+class BeginSession(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """A writer begins to work below a prefix; the empty one is the whole table."""
+
+    ttl_seconds: TtlSeconds
+    prefix: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class ExtendSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A writer is still at work."""
+
+    ttl_seconds: TtlSeconds
+
+
 class WriteCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A state to be written now; without a format, in the table's own (`state.format`)."""
 

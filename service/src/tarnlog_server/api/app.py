@@ -22,6 +22,7 @@ from tarnlog_server.api.operation import Operation, OperationRoute
 from tarnlog_server.api.operations import OperationRoutes
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.api.service import ServiceRoutes
+from tarnlog_server.api.sessions import SessionRoutes
 from tarnlog_server.api.skips import SkipRoutes
 from tarnlog_server.api.snapshots import SnapshotRoutes
 from tarnlog_server.api.states import StateRoutes
@@ -90,6 +91,7 @@ def create_app(
         *ChangeRoutes(coordinator, readiness).operations(),
         *SkipRoutes(coordinator, settings.limits).operations(),
         *StateRoutes(coordinator, settings.limits).operations(),
+        *SessionRoutes(coordinator, settings.limits).operations(),
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
     ]

@@ -132,6 +132,11 @@ STATE: dict[str, Any] = {
     "needsCompaction": False,
     "status": "ours",
 }
+SESSION: dict[str, Any] = {
+    "id": "018cc251-f400-7000-8000-000000000003",
+    "prefix": "day=2024-01-01/",
+    "expiresAt": 1704068100000,
+}
 OPERATION: dict[str, Any] = {
     "id": "018cc251-f400-7000-8000-000000000002",
     "kind": "checkpoint",

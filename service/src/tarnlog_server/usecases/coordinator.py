@@ -16,6 +16,7 @@ from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
 from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.sessions import Sessions
 from tarnlog_server.usecases.skips import Skips
 from tarnlog_server.usecases.snapshots import Snapshots
 from tarnlog_server.usecases.tables import Tables
@@ -51,6 +52,7 @@ class Coordinator:
         self.snapshots = Snapshots(self.open_tables, records, self.caches)
         self.history = History(self.open_tables, records)
         self.skips = Skips(self.open_tables, self.commits)
+        self.sessions = Sessions(self.open_tables)
         self.tables = Tables(self.open_tables, self.commits, self.snapshots)
         self.checkpoints = Checkpoints(self.open_tables, self.commits)
         self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)
