@@ -2,32 +2,75 @@
 
 Every file that was ever added keeps its row; removing it notes at which version that happened. A view at version v
 is the rows below its length that were not removed at or before v. One writer appends; any number of views read.
+The first rows may come from a state as one immutable segment, which keeps them packed and makes an action of a row
+only when somebody asks for it: a million files then cost a few hundred megabytes instead of more than a gigabyte.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
 
 
+class Segment(Protocol):
+    """Rows that came with a state: immutable, no path twice, in the order of the versions that added them."""
+
+    def __len__(self) -> int: ...
+
+    def find(self, key: str) -> int | None:
+        """The row of a path, by its key."""
+        ...
+
+    def row(self, index: int) -> Add:
+        """One file. Costs making it, some ten microseconds."""
+        ...
+
+    def rows(self, start: int) -> Iterator[Add]:
+        """All files from a row on; made in blocks, which is several times cheaper than one by one."""
+        ...
+
+    def added_at(self, index: int) -> int:
+        """The version that added a row."""
+        ...
+
+    def added_time(self, index: int) -> int:
+        """The timestamp of that version; 0 when nobody knows."""
+        ...
+
+    def first_of(self, version: int) -> int:
+        """The first row that this version or a later one added."""
+        ...
+
+    def without(self, dead: Collection[int]) -> Segment:
+        """A segment of the other rows, in the same order."""
+        ...
+
+
 class FileLog:
-    """Rows of added files, the version each was removed at, and the live row of each path. All operations are O(1)."""
+    """Rows of added files, the version each was removed at, and the live row of each path. All operations are O(1),
+    but for a search (log n) in a segment."""
 
-    __slots__ = ("_added_at", "_added_time", "_live", "_removed_at", "_rows")
+    __slots__ = ("_added_at", "_added_time", "_base", "_live", "_live_count", "_removed_at", "_rows", "_segment")
 
-    def __init__(self) -> None:
+    def __init__(self, segment: Segment | None = None) -> None:
+        self._segment = segment
+        self._base = 0 if segment is None else len(segment)
+        """Rows below it are the segment's, the others lie in `_rows`, `_added_at` and `_added_time`."""
         self._rows: list[Add] = []
         self._added_at = array("q")
         self._added_time = array("q")
         self._removed_at: dict[int, int] = {}
         self._live: dict[str, int] = {}
+        """Live rows behind the segment, by path key."""
+        self._live_count = self._base
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._base + len(self._rows)
 
     @property
     def dead_rows(self) -> int:
@@ -36,12 +79,13 @@ class FileLog:
     @property
     def live_count(self) -> int:
         """How many files are live at the newest version."""
-        return len(self._live)
+        return self._live_count
 
     def add(self, key: str, add: Add, version: int, time: int = 0) -> Add | None:
         """Append a live file; returns the one it replaces, if that path was live."""
         replaced = self.remove(key, version)
-        self._live[key] = len(self._rows)
+        self._live[key] = self._base + len(self._rows)
+        self._live_count += 1
         self._rows.append(add)
         self._added_at.append(version)
         self._added_time.append(time)
@@ -49,57 +93,98 @@ class FileLog:
 
     def remove(self, key: str, version: int) -> Add | None:
         """Note that a path is gone from `version` on; returns the file that was live there."""
-        row = self._live.pop(key, None)
+        row = self._live_row(key)
         if row is None:
             return None
+        self._live.pop(key, None)
+        self._live_count -= 1
         self._removed_at[row] = version
-        return self._rows[row]
+        return self._file(row)
+
+    def has(self, key: str) -> bool:
+        """Whether a path is live at the newest version: cheaper than asking for its file."""
+        return self._live_row(key) is not None
 
     def live(self, key: str) -> Add | None:
         """The live file of a path at the newest version."""
-        row = self._live.get(key)
-        return None if row is None else self._rows[row]
+        row = self._live_row(key)
+        return None if row is None else self._file(row)
 
     def rows(self, version: int, length: int, start: int = 0) -> Iterator[tuple[int, Add]]:
         """Rows (index, file) of the view at `version`, from row `start`."""
         removed_at = self._removed_at
-        for index in range(start, length):
+        if self._segment is not None and start < self._base:
+            for index, file in enumerate(self._segment.rows(start), start):
+                if index >= length:
+                    return
+                gone = removed_at.get(index)
+                if gone is None or gone > version:
+                    yield index, file
+        for index in range(max(start, self._base), length):
             gone = removed_at.get(index)
             if gone is None or gone > version:
-                yield index, self._rows[index]
+                yield index, self._rows[index - self._base]
 
     def added_at(self, row: int) -> int:
         """The version that added a row. Rows are in the order of these versions, also after compaction."""
-        return self._added_at[row]
+        if self._segment is not None and row < self._base:
+            return self._segment.added_at(row)
+        return self._added_at[row - self._base]
 
     def added_time(self, row: int) -> int:
         """The timestamp of the version that added a row; 0 when nobody knows."""
-        return self._added_time[row]
+        if self._segment is not None and row < self._base:
+            return self._segment.added_time(row)
+        return self._added_time[row - self._base]
 
     def live_since(self, key: str) -> int | None:
         """The version that added the live file of a path."""
-        row = self._live.get(key)
-        return None if row is None else self._added_at[row]
+        row = self._live_row(key)
+        return None if row is None else self.added_at(row)
 
     def row_after(self, version: int, key: str) -> int:
         """The row behind the file `key` that `version` added: where a listing goes on, on any replica.
 
         Costs a search plus the rows of that one version. A path that the version added twice is live in its last row.
         """
+        if self._segment is not None:
+            found = self._segment.find(key)
+            if found is not None and self._segment.added_at(found) == version:
+                return found + 1
+            behind = self._segment.first_of(version + 1)
+            if behind < self._base:
+                return behind
         row = bisect_left(self._added_at, version)
-        behind: int | None = None
+        after: int | None = None
         while row < len(self._rows) and self._added_at[row] == version:
             row += 1
             if path_key(self._rows[row - 1].path) == key:
-                behind = row
-        return row if behind is None else behind
+                after = row
+        return self._base + (row if after is None else after)
 
     def compacted(self) -> FileLog:
         """A copy without dead rows; views of this one stay valid. Costs one pass over the live files."""
-        fresh = FileLog()
+        segment = self._segment
+        if segment is not None:
+            segment = segment.without({row for row in self._removed_at if row < self._base})
+        fresh = FileLog(segment)
         for key, row in self._live.items():
-            fresh._live[key] = len(fresh._rows)
-            fresh._rows.append(self._rows[row])
-            fresh._added_at.append(self._added_at[row])
-            fresh._added_time.append(self._added_time[row])
+            fresh._live[key] = len(fresh)
+            fresh._live_count += 1
+            fresh._rows.append(self._rows[row - self._base])
+            fresh._added_at.append(self._added_at[row - self._base])
+            fresh._added_time.append(self._added_time[row - self._base])
         return fresh
+
+    def _live_row(self, key: str) -> int | None:
+        row = self._live.get(key)
+        if row is None and self._segment is not None:
+            row = self._segment.find(key)
+            if row is not None and row in self._removed_at:
+                return None
+        return row
+
+    def _file(self, row: int) -> Add:
+        if self._segment is not None and row < self._base:
+            return self._segment.row(row)
+        return self._rows[row - self._base]

@@ -1,0 +1,272 @@
+"""The live files of a state, kept as Arrow columns: a fifth of the memory of as many actions, and opened in a moment.
+
+Manifests are decoded into record batches by whoever can do that fast; here they become one immutable segment of a
+`FileLog`. Nothing is made of a row until somebody asks for it. A path is found by the hash of its key: hashes are
+sorted, eight bytes each, and a hit is verified. Rows are in the order of the versions that added them, then of paths,
+whatever manifests they came from. What an entry means is decided in `file_entry` alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tarnlog.protocol.actions import Add
+from tarnlog.protocol.paths import path_key
+from tarnlog_server.codec import file_entry
+from tarnlog_server.codec.table_state import StateFile
+
+FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
+"""Rows that are made at once: few at first, because most listings end early, then more, because that is cheaper."""
+_NEEDED = {"path": pa.string(), "size": pa.int64(), "addedAtVersion": pa.int64(), "addedAtTimestamp": pa.int64()}
+_UNUSUAL_PATH = r"%|//|\./|/\.$"
+"""Only such paths can differ from their keys."""
+
+
+class UnexpectedColumns(ValueError):
+    """The batches are not those of our own manifests: decode them another way."""
+
+
+class FileColumns:
+    """A segment of files (see `core.file_log.Segment`), and an iterable of them as a state stores them."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], partition_columns: Sequence[str] = ()) -> None:
+        """Files no path of which occurs twice. Use `live` for what manifests hold."""
+        self._batches = [_checked(batch) for batch in batches if batch.num_rows]
+        self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
+        self._partition_columns = tuple(partition_columns)
+        hashes = _joined(_hashes(batch) for batch in self._batches)
+        versions = _joined(_longs(batch.column("addedAtVersion")) for batch in self._batches)
+        times = _joined(_longs(batch.column("addedAtTimestamp")) for batch in self._batches)
+        order = self._order(versions)
+        self._place = _array("Q", order)
+        """Where the row of each index lies among all batches."""
+        self._added_at = _array("q", _arrow(versions).take(order))
+        self._added_time = _array("q", _arrow(times).take(order))
+        in_order = _arrow(hashes).take(order)
+        by_hash = pc.sort_indices(in_order)
+        self._row_by_hash = _array("Q", by_hash)
+        self._hashes = _array("q", in_order.take(by_hash))
+
+    @classmethod
+    def live(
+        cls,
+        batches: Sequence[pa.RecordBatch],
+        hidden_below: Mapping[str, int | None],
+        partition_columns: Sequence[str] = (),
+    ) -> FileColumns:
+        """The entries that no tombstone hides (None hides every age), each path once: the newest entry counts."""
+        found = cls(batches, partition_columns)
+        dead = found._hidden(hidden_below) | found._repeated()
+        return found.without(dead) if dead else found
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __iter__(self) -> Iterator[StateFile]:
+        for index, add in enumerate(self.rows(0)):
+            yield StateFile(add, self._added_at[index], self._added_time[index])
+
+    def find(self, key: str) -> int | None:
+        """The row of a path, by its key. Costs a binary search, and reading the path where the hash is there."""
+        return next(self._found(key), None)
+
+    def row(self, index: int) -> Add:
+        """One file."""
+        batch, place = self._locate(self._place[index])
+        return self._files(batch.slice(place, 1))[0]
+
+    def rows(self, start: int) -> Iterator[Add]:
+        """All files from a row on."""
+        size = FIRST_BLOCK
+        while start < len(self):
+            yield from self._block(range(start, min(start + size, len(self))))
+            start += size
+            size = min(2 * size, LARGEST_BLOCK)
+
+    def chosen(self, rows: Sequence[int]) -> Iterator[StateFile]:
+        """The files of some rows, in that order; made in blocks."""
+        for start in range(0, len(rows), LARGEST_BLOCK):
+            block = rows[start : start + LARGEST_BLOCK]
+            for row, add in zip(block, self._block(block), strict=True):
+                yield StateFile(add, self._added_at[row], self._added_time[row])
+
+    def added_at(self, index: int) -> int:
+        """The version that added a row."""
+        return self._added_at[index]
+
+    def added_time(self, index: int) -> int:
+        """The timestamp of that version."""
+        return self._added_time[index]
+
+    def first_of(self, version: int) -> int:
+        """The first row that this version or a later one added."""
+        return bisect_left(self._added_at, version)
+
+    def without(self, dead: Collection[int]) -> FileColumns:
+        """A segment of the other rows. Costs a copy of the batches that lose one."""
+        gone = sorted(self._place[row] for row in dead)
+        kept = []
+        for batch, (start, end) in zip(self._batches, pairwise(self._starts), strict=True):
+            lost = gone[bisect_left(gone, start) : bisect_left(gone, end)]
+            if lost:
+                mask = bytearray(b"\x01") * batch.num_rows
+                for place in lost:
+                    mask[place - start] = 0
+                batch = batch.filter(pa.array(map(bool, mask), pa.bool_()))
+            kept.append(batch)
+        return FileColumns(kept, self._partition_columns)
+
+    def totals(self) -> tuple[int, int, int]:
+        """Bytes of all files, rows in those that tell, and how many do not tell."""
+        # Python's numbers: sums of 64-bit ones may not fit into 64 bits.
+        size = sum(sum(values) for values in self.column("size"))
+        counted = uncounted = 0
+        for values in self.column("numRecords"):
+            counted += sum(filter(None, values))
+            uncounted += values.count(None)
+        return size, counted, uncounted
+
+    def column(self, name: str) -> Iterator[list[Any]]:
+        """The values of one column, batch by batch, in the order of storage; see `stored_rows`."""
+        for batch in self._batches:
+            if name in batch.schema.names:
+                yield _values(batch.column(name))
+            else:
+                yield [None] * batch.num_rows
+
+    def stored_rows(self) -> array[int]:
+        """The row of each stored entry, in the order of storage."""
+        rows = array("Q", bytes(8 * len(self)))
+        for row, place in enumerate(self._place):
+            rows[place] = row
+        return rows
+
+    def _order(self, versions: array[int]) -> pa.Array:
+        if not self._batches:
+            return pa.array([], pa.uint64())
+        paths = pa.chunked_array([batch.column("path") for batch in self._batches])
+        table = pa.table({"version": pa.chunked_array([_arrow(versions)]), "path": paths})
+        return pc.sort_indices(table, sort_keys=[("version", "ascending"), ("path", "ascending")])
+
+    def _found(self, key: str) -> Iterator[int]:
+        wanted = hash(key)
+        at = bisect_left(self._hashes, wanted)
+        while at < len(self._hashes) and self._hashes[at] == wanted:
+            row = self._row_by_hash[at]
+            batch, place = self._locate(self._place[row])
+            if path_key(batch.column("path")[place].as_py()) == key:
+                yield row
+            at += 1
+
+    def _hidden(self, below: Mapping[str, int | None]) -> set[int]:
+        return {
+            row
+            for key, version in below.items()
+            for row in self._found(key)
+            if version is None or self._added_at[row] < version
+        }
+
+    def _repeated(self) -> set[int]:
+        """All rows but the newest of each path that occurs more than once. Only another writer leaves such."""
+        hashes = _arrow(self._hashes)
+        same = pc.indices_nonzero(pc.equal(hashes.slice(1), hashes.slice(0, max(0, len(hashes) - 1))))
+        older: set[int] = set()
+        for at in same.to_pylist():
+            batch, place = self._locate(self._place[self._row_by_hash[at]])
+            rows = sorted(self._found(path_key(batch.column("path")[place].as_py())))
+            older.update(rows[:-1])
+        return older
+
+    def _locate(self, place: int) -> tuple[pa.RecordBatch, int]:
+        number = bisect_right(self._starts, place) - 1
+        return self._batches[number], place - self._starts[number]
+
+    def _block(self, rows: Sequence[int]) -> list[Add]:
+        """Some rows, gathered batch by batch."""
+        by_batch: dict[int, list[tuple[int, int]]] = {}
+        for at, row in enumerate(rows):
+            place = self._place[row]
+            number = bisect_right(self._starts, place) - 1
+            by_batch.setdefault(number, []).append((place - self._starts[number], at))
+        found: list[Any] = [None] * len(rows)
+        for number, wanted in by_batch.items():
+            taken = self._batches[number].take(pa.array([place for place, _ in wanted], pa.int64()))
+            for (_, at), add in zip(wanted, self._files(taken), strict=True):
+                found[at] = add
+        return found
+
+    def _files(self, batch: pa.RecordBatch) -> list[Add]:
+        names = [name for name in batch.schema.names if batch.column(name).null_count < batch.num_rows]
+        columns = [_values(batch.column(name)) for name in names]
+        columns_of = self._partition_columns
+        return [
+            file_entry.from_record(dict(zip(names, values, strict=True)), columns_of).add
+            for values in zip(*columns, strict=True)
+        ]
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch without columns that say nothing; UnexpectedColumns when it is not one of entries."""
+    for name, kind in _NEEDED.items():
+        if name not in batch.schema.names or batch.column(name).type != kind or batch.column(name).null_count:
+            raise UnexpectedColumns(f"column {name!r} is not there in full as {kind}")
+    known = [name for name in batch.schema.names if batch.column(name).null_count < batch.num_rows]
+    return batch.select(known)
+
+
+def _hashes(batch: pa.RecordBatch) -> array[int]:
+    """The hash of each path's key. Python's own hash: it differs between processes, and never leaves this one."""
+    paths = batch.column("path")
+    texts = paths.to_pylist()
+    if pc.any(pc.match_substring_regex(paths, _UNUSUAL_PATH)).as_py():
+        texts = map(path_key, texts)
+    return array("q", map(hash, texts))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A column as Python values, a map as a dict: several times faster than Arrow's own way for maps."""
+    if not pa.types.is_map(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    offsets = column.offsets.to_pylist()
+    first, last = offsets[0], offsets[-1]
+    keys = column.keys.slice(first, last - first).to_pylist()
+    items = column.items.slice(first, last - first).to_pylist()
+    maps: list[Any] = [
+        dict(zip(keys[a - first : b - first], items[a - first : b - first], strict=True)) for a, b in pairwise(offsets)
+    ]
+    if column.null_count:
+        return [one if valid else None for one, valid in zip(maps, column.is_valid().to_pylist(), strict=True)]
+    return maps
+
+
+def _longs(column: pa.Array) -> array[int]:
+    return _array("q", column)
+
+
+def _array(kind: str, column: pa.Array) -> array[int]:
+    """The numbers of a column without nulls, copied as bytes."""
+    found = array(kind)
+    size = found.itemsize
+    data = column.buffers()[1]
+    if data is not None:
+        found.frombytes(memoryview(data)[column.offset * size : (column.offset + len(column)) * size])
+    return found
+
+
+def _arrow(numbers: array[int]) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _joined(parts: Iterator[array[int]]) -> array[int]:
+    whole = array("q")
+    for part in parts:
+        whole.extend(part)
+    return whole
