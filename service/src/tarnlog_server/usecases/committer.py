@@ -172,8 +172,9 @@ class Committer:
                 self._wake.clear()
                 if not self._queue:
                     await self._wake.wait()
-            # One turn of the loop: requests that are already here join this version instead of the next.
-            await asyncio.sleep(0)
+                # One turn of the loop: requests that are already here join this version instead of the next. Not when
+                # some waited for the last version: theirs is on its way before the answers to that one are written.
+                await asyncio.sleep(0)
             await self._let_answered_return()
             try:
                 await self._round()
@@ -211,11 +212,15 @@ class Committer:
     async def _round(self) -> None:
         """One trip through FORMING and, if there is anything to write, one slot."""
         await self._table.refresh(self._settings.head_max_age_seconds)
+        foreign = await self._table.foreign_writer(self._settings.head_max_age_seconds)
         await self._answer_sealed()
         self._drop_answered()
         head = self._table.head
         batch, unsure = self._form()
-        if batch.members:
+        if batch.members and foreign is not None and not any(one.adopted_from is not None for one in batch.members):
+            # Only now: what is in the log already is answered as what it is.
+            self._settled(foreign)
+        elif batch.members:
             await self._write(batch, head)
         elif unsure:
             await self._table.refresh(0)
