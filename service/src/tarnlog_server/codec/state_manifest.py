@@ -63,19 +63,25 @@ class StateManifest(Struct, frozen=True, kw_only=True):
 
 def live_files(tombstones: Iterable[Tombstone], files: Iterable[StateFile]) -> Iterator[StateFile]:
     """The files that no tombstone hides. A file added at a tombstone's version or later is the path's new life."""
-    hidden_below: dict[str, int | None] = {}
-    for stone in tombstones:
-        key = path_key(stone.path)
-        known = hidden_below.get(key, -1)
-        if known is not None:
-            hidden_below[key] = None if stone.version is None else max(known, stone.version)
-    if not hidden_below:
+    hidden = hidden_below(tombstones)
+    if not hidden:
         yield from files
         return
     for file in files:
-        below = hidden_below.get(path_key(file.add.path), -1)
+        below = hidden.get(path_key(file.add.path), -1)
         if below is not None and file.added_at_version >= below:
             yield file
+
+
+def hidden_below(tombstones: Iterable[Tombstone]) -> dict[str, int | None]:
+    """By path key, the version below which its entries are hidden; None hides all of them."""
+    hidden: dict[str, int | None] = {}
+    for stone in tombstones:
+        key = path_key(stone.path)
+        known = hidden.get(key, -1)
+        if known is not None:
+            hidden[key] = None if stone.version is None else max(known, stone.version)
+    return hidden
 
 
 class _Remove(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -8,6 +8,7 @@ import dataclasses
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import Kind, ProblemError
 from tarnlog_server.codec.paths import LogPaths
+from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.catalog import Catalog, Named
@@ -39,6 +40,7 @@ class OpenTables:
         settings: CommitterSettings,
         *,
         max_open: int = 1000,
+        columns: ColumnReader | None = None,
     ) -> None:
         self.catalog = catalog
         self.roots = roots
@@ -46,6 +48,7 @@ class OpenTables:
         self.telemetry = telemetry
         self.settings = settings
         self._max_open = max_open
+        self._columns = columns
         self._open: dict[str, OpenTable] = {}
         self._opening: dict[str, asyncio.Task[OpenTable]] = {}
         self._broken: dict[str, LiveTable] = {}
@@ -96,7 +99,7 @@ class OpenTables:
 
     async def _load(self, named: Named) -> OpenTable:
         root, prefix = self.roots.resolve(named.entry.location)
-        log = TableLog(root.store, LogPaths(prefix), self.world)
+        log = TableLog(root.store, LogPaths(prefix), self.world, self._columns)
         live = LiveTable(
             named.name,
             self.roots.uri(root, prefix),

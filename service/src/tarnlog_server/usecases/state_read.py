@@ -17,17 +17,17 @@ from tarnlog_server.codec.checkpoint_parts import PartsManifest, join_parts
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, decode_last_checkpoint
-from tarnlog_server.codec.state_avro import decode_manifest, written_here
-from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, decode_state_manifest, live_files
+from tarnlog_server.codec.state_avro import written_here
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, decode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import decode_state_manifest_avro
 from tarnlog_server.codec.table_state import State, StateFile
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_facts import ForeignFacts
+from tarnlog_server.usecases.state_entries import StateEntries
 from tarnlog_server.usecases.table_log import TableLog
 
-PARALLEL_MANIFESTS = 8
 PAGE = 1000
 
 
@@ -76,6 +76,7 @@ class States:
         self._paths = log.paths
         self._world = world
         self._foreign = ForeignFacts(log)
+        self._entries = StateEntries(log, world)
 
     async def newest(
         self,
@@ -222,29 +223,20 @@ class States:
 
     async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
         """The entries of one manifest of a state, tombstoned ones included."""
-        key = self._paths.resolve_manifest(info.path, manifest.facts.version)
-        data = await self._store.get(key)
-        columns = manifest.facts.metadata.partition_columns if manifest.facts.metadata is not None else ()
-        return await self._world.run_blocking(
-            lambda: decode_manifest(
-                key, data, sha256=info.sha256, num_entries=info.num_entries, partition_columns=columns
-            )
-        )
+        return await self._entries.entries(manifest, info)
 
     async def _read_avro(self, ref: StateRef, ours: bool) -> Loaded:
         manifest = await self.manifest(ref.version)
         if ours and not manifest.ours:
             raise NotOurs
-        files: list[StateFile] = []
-        for start in range(0, len(manifest.manifests), PARALLEL_MANIFESTS):
-            window = manifest.manifests[start : start + PARALLEL_MANIFESTS]
-            for entries in await asyncio.gather(*(self.entries(manifest, info) for info in window)):
-                files += live_files(manifest.tombstones, entries)
+        files, ids = await asyncio.gather(self._entries.live(manifest), self._ids_of(ref.version, manifest))
         if manifest.ours and len(files) != manifest.num_files:
             detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
-        ids = await self._ids(self._paths.state_ids(ref.version)) if manifest.ours else None
         return Loaded(ref, State(manifest.facts, files, manifest.ours), ids, manifest)
+
+    async def _ids_of(self, version: int, manifest: StateManifest) -> CommitIdRun | None:
+        return await self._ids(self._paths.state_ids(version)) if manifest.ours else None
 
     async def _read_json(self, ref: StateRef) -> Loaded:
         key = self._paths.checkpoint_json(ref.version)

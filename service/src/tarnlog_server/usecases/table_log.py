@@ -12,6 +12,7 @@ from tarnlog_server.codec.version_file import decode
 from tarnlog_server.core.replay import empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore
 from tarnlog_server.ports.world import World
 
@@ -38,9 +39,11 @@ class LogMissing(Exception):
 class TableLog:
     """The log of one table. Holds no state of the table: it only fetches and decodes."""
 
-    def __init__(self, store: ObjectStore, paths: LogPaths, world: World) -> None:
+    def __init__(self, store: ObjectStore, paths: LogPaths, world: World, columns: ColumnReader | None = None) -> None:
         self.store = store
         self.paths = paths
+        self.columns = columns
+        """Decodes the manifests of large states, where there is such a reader."""
         self._world = world
 
     async def read(self, version: int, previous_timestamp: int | None = None) -> VersionRecord:

@@ -1,0 +1,131 @@
+"""The files of an Avro state: its manifests read some at a time, checked, and put together without what is hidden.
+
+A state of ours with many files becomes columns (`codec.file_columns`), decoded by a fast reader where there is one.
+Anything else, and whatever that reader cannot decode, is decoded entry by entry: slower, and never different.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from tarnlog_server.codec.damage import check_sha256
+from tarnlog_server.codec.file_columns import FileColumns, UnexpectedColumns
+from tarnlog_server.codec.state_avro import decode_manifest
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, hidden_below, live_files
+from tarnlog_server.codec.table_state import StateFile
+from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.core.table_settings import setting
+from tarnlog_server.ports.columns import ColumnReader
+from tarnlog_server.ports.object_store import StoreUnavailable
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.table_log import TableLog
+
+COLUMNS_FROM = 1000
+"""Entries from which on columns are worth it: below, decoding one by one is as quick and the actions are small."""
+T = TypeVar("T")
+
+
+class StateEntries:
+    """Reads the manifests of one table's states."""
+
+    def __init__(self, log: TableLog, world: World) -> None:
+        self._store = log.store
+        self._paths = log.paths
+        self._columns = log.columns
+        self._world = world
+
+    async def live(self, manifest: StateManifest) -> FileColumns | list[StateFile]:
+        """The files that a state shows. Raises CorruptObject, StoreError."""
+        return await self.live_of(manifest, manifest.manifests)
+
+    async def live_of(self, manifest: StateManifest, infos: Sequence[ManifestInfo]) -> FileColumns | list[StateFile]:
+        """The files that some of its manifests show."""
+        if self._columns is not None and manifest.ours and sum(info.num_entries for info in infos) >= COLUMNS_FROM:
+            found = await self._as_columns(manifest, infos, self._columns)
+            if found is not None:
+                return found
+        parts = await self._each(manifest, infos, lambda info: self.entries(manifest, info))
+        return [file for part in parts for file in live_files(manifest.tombstones, part)]
+
+    async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
+        """The entries of one manifest of a state, tombstoned ones included."""
+        key, data = await self._get(manifest, info)
+        return await self._world.run_blocking(
+            lambda: decode_manifest(
+                key, data, sha256=info.sha256, num_entries=info.num_entries, partition_columns=_partitions(manifest)
+            )
+        )
+
+    async def _as_columns(
+        self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader
+    ) -> FileColumns | None:
+        async def read(info: ManifestInfo) -> list[pa.RecordBatch]:
+            key, data = await self._get(manifest, info)
+            return await self._world.run_blocking(lambda: _decoded(reader, key, data, info))
+
+        try:
+            parts = await self._each(manifest, infos, read)
+            batches = [batch for part in parts for batch in part]
+            hidden = hidden_below(manifest.tombstones)
+            return await self._world.run_blocking(lambda: FileColumns.live(batches, hidden, _partitions(manifest)))
+        except (UnexpectedColumns, _Undecodable):
+            return None
+
+    async def _get(self, manifest: StateManifest, info: ManifestInfo) -> tuple[str, bytes]:
+        key = self._paths.resolve_manifest(info.path, manifest.facts.version)
+        seconds = int(_setting(manifest, "checkpoint.read.timeoutSeconds"))
+        try:
+            async with asyncio.timeout(seconds):
+                return key, await self._store.get(key)
+        except TimeoutError as error:
+            detail = f"{key} did not arrive within checkpoint.read.timeoutSeconds = {seconds}"
+            raise StoreUnavailable(detail, key=key) from error
+
+    async def _each(
+        self, manifest: StateManifest, infos: Sequence[ManifestInfo], read: Callable[[ManifestInfo], Awaitable[T]]
+    ) -> list[T]:
+        """What `read` gives for each manifest, in their order; at most `state.read.parallelism` at the same time."""
+        places = asyncio.Semaphore(int(_setting(manifest, "state.read.parallelism")))
+
+        async def one(info: ManifestInfo) -> T:
+            async with places:
+                return await read(info)
+
+        if len(infos) == 1:
+            return [await read(infos[0])]
+        tasks = [asyncio.ensure_future(one(info)) for info in infos]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Undecodable(Exception):
+    """The fast reader does not understand a manifest whose bytes are as they were written."""
+
+
+def _decoded(reader: ColumnReader, key: str, data: bytes, info: ManifestInfo) -> list[pa.RecordBatch]:
+    check_sha256(key, data, info.sha256)
+    try:
+        batches = reader.read_avro(data)
+    except ValueError as error:
+        raise _Undecodable(str(error)) from error
+    found = sum(batch.num_rows for batch in batches)
+    if found != info.num_entries:
+        raise CorruptObject(key, f"its state announces {info.num_entries} entries, but {found} are there")
+    return batches
+
+
+def _partitions(manifest: StateManifest) -> tuple[str, ...]:
+    return manifest.facts.metadata.partition_columns if manifest.facts.metadata is not None else ()
+
+
+def _setting(manifest: StateManifest, name: str) -> Any:
+    metadata = manifest.facts.metadata
+    return setting(metadata.configuration if metadata is not None else {}, name)
