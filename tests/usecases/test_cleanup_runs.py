@@ -1,0 +1,234 @@
+"""Cleanups that stop between any two storage calls, run twice at once, or meet any history: nothing kept is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.usecases.cleanup import CleanupView
+from tarnlog_server.usecases.coordinator import Coordinator
+from tests.conftest import LONG
+from tests.usecases.cleaning import (
+    DAY,
+    HOUR,
+    DawdlingStore,
+    FailingStore,
+    Modelled,
+    Stopped,
+    StoppingStore,
+    replica_on,
+)
+from tests.usecases.replicas import ORDERS, Warehouse, set_properties
+from tests.usecases.test_states import FORMATS
+
+FLOOR_CACHED_SECONDS = 301
+"""For so long a replica may show what another one's floor has just passed: nothing of it is deleted for a day."""
+
+
+async def aged(warehouse: Warehouse, format_: str) -> Modelled:
+    """A table with a ripe floor and something of every kind that may go."""
+    replica = warehouse.replica()
+    table = Modelled(warehouse, random.Random(5))
+    await table.create(replica, **{"state.format": format_})
+    for day in range(6):
+        for _ in range(2):
+            await table.commit(replica)
+        await replica.checkpoints.checkpoint(ORDERS, format_ if day != 3 else "json")
+        warehouse.world.advance(DAY)
+    await replica.cleanup.cleanup(ORDERS)
+    for _ in range(3):
+        await table.commit(replica)
+        await replica.checkpoints.compact(ORDERS)
+        await replica.checkpoints.checkpoint(ORDERS, format_)
+        warehouse.world.advance(8 * HOUR)
+    return table
+
+
+def frozen(warehouse: Warehouse) -> tuple[Any, ...]:
+    store = warehouse.store
+    return dict(store._objects), list(store._keys), warehouse.world._ms, warehouse.world._rng.getstate()
+
+
+def thaw(warehouse: Warehouse, was: tuple[Any, ...]) -> None:
+    store = warehouse.store
+    store._objects, store._keys = dict(was[0]), list(was[1])
+    warehouse.world._ms = was[2]
+    warehouse.world._rng.setstate(was[3])
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+async def test_a_cleanup_may_stop_between_any_two_storage_calls(warehouse: Warehouse, format_: str) -> None:
+    table = await aged(warehouse, format_)
+    was = frozen(warehouse)
+    whole = await warehouse.replica().cleanup.cleanup(ORDERS)
+    assert min(whole.versions_deleted, whole.states_deleted, whole.manifests_deleted) > 0
+    assert whole.checkpoints_deleted > 0 or format_ == "avro"
+    expected = (table.version_files(), table.state_dirs(), table.floor())
+    assert expected[2] == whole.floor
+    stopped = calls = 0
+    while True:
+        thaw(warehouse, was)
+        dying = replica_on(warehouse, StoppingStore(warehouse.store, calls))
+        try:
+            await dying.cleanup.cleanup(ORDERS)
+            break
+        except Stopped:
+            stopped += 1
+        assert await table.faults(warehouse.replica()) == [], f"stopped before call {calls}"
+        await warehouse.replica().cleanup.cleanup(ORDERS)
+        assert (table.version_files(), table.state_dirs(), table.floor()) == expected, f"stopped before call {calls}"
+        assert await table.faults(warehouse.replica()) == [], f"stopped before call {calls}, cleaned up again"
+        calls += 1
+    assert stopped > 40
+
+
+@pytest.mark.parametrize("seed", range(300 if LONG else 40))
+async def test_two_replicas_clean_up_while_others_write(warehouse: Warehouse, seed: int) -> None:
+    rng = random.Random(seed)
+    table = await aged(warehouse, rng.choice(FORMATS))
+    one, two, three = (replica_on(warehouse, DawdlingStore(warehouse.store, rng)) for _ in range(3))
+
+    async def write() -> None:
+        for _ in range(6):
+            await table.commit(three)
+            if rng.random() < 0.7:
+                await three.checkpoints.checkpoint(ORDERS, rng.choice(FORMATS))
+
+    async def states(replica: Coordinator) -> None:
+        for _ in range(3):
+            await replica.checkpoints.checkpoint(ORDERS)
+
+    for _ in range(2):
+        await asyncio.gather(
+            one.cleanup.cleanup(ORDERS), two.cleanup.cleanup(ORDERS), write(), states(rng.choice((one, two)))
+        )
+        warehouse.world.advance(FLOOR_CACHED_SECONDS)
+        for replica in (one, two, three, warehouse.replica()):
+            assert await table.faults(replica) == [], f"seed {seed}"
+        warehouse.world.advance(rng.choice((HOUR, DAY)))
+
+
+class Story:
+    """One history for hypothesis: moves of two replicas, told to the model as well."""
+
+    def __init__(self, seed: int, format_: str) -> None:
+        self.rng = random.Random(seed)
+        self.warehouse = Warehouse()
+        self.replicas = [self.warehouse.replica() for _ in range(2)]
+        self.table = Modelled(self.warehouse, self.rng)
+        self.format = format_
+        self.cleaned: list[CleanupView] = []
+
+    async def play(self, moves: list[tuple[str, int]]) -> None:
+        await self.table.create(self.replicas[0], **{"state.format": self.format})
+        for number, (kind, amount) in enumerate(moves):
+            await getattr(self, kind)(amount)
+            if kind in ("cleanup", "crash"):
+                self.warehouse.world.advance(FLOOR_CACHED_SECONDS)
+                for replica in (*self.replicas, self.warehouse.replica()):
+                    assert await self.table.faults(replica) == [], f"after move {number}, {kind} {amount}"
+        for replica in (*self.replicas, self.warehouse.replica()):
+            assert await self.table.faults(replica) == []
+        await self.warehouse.close()
+
+    async def commit(self, amount: int) -> None:
+        for _ in range(amount):
+            await self.table.commit(self.rng.choice(self.replicas))
+            self.warehouse.world.advance(1)
+
+    async def state(self, which: int) -> None:
+        await self.rng.choice(self.replicas).checkpoints.checkpoint(ORDERS, FORMATS[which])
+
+    async def compact(self, which: int) -> None:
+        await self.replicas[which].checkpoints.compact(ORDERS)
+
+    async def wait(self, hours: int) -> None:
+        self.warehouse.world.advance(hours * HOUR)
+
+    async def cleanup(self, which: int) -> None:
+        self.cleaned.append(await self.replicas[which].cleanup.cleanup(ORDERS))
+
+    async def crash(self, calls: int) -> None:
+        dying = replica_on(self.warehouse, StoppingStore(self.warehouse.store, calls))
+        with contextlib.suppress(Stopped):
+            await dying.cleanup.cleanup(ORDERS)
+
+    async def reopen(self, which: int) -> None:
+        self.replicas[which] = self.warehouse.replica()
+
+
+MOVES = st.one_of(
+    st.tuples(st.just("commit"), st.integers(1, 4)),
+    st.tuples(st.just("commit"), st.integers(1, 4)),
+    st.tuples(st.just("state"), st.integers(0, 2)),
+    st.tuples(st.just("compact"), st.integers(0, 1)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 3, 25, 25, 49, 60])),
+    st.tuples(st.just("wait"), st.sampled_from([25, 49])),
+    st.tuples(st.just("cleanup"), st.integers(0, 1)),
+    st.tuples(st.just("crash"), st.integers(0, 80)),
+    st.tuples(st.just("reopen"), st.integers(0, 1)),
+)
+
+
+@settings(max_examples=400 if LONG else 60)
+@given(st.integers(0, 2**32), st.sampled_from(FORMATS), st.lists(MOVES, min_size=5, max_size=25))
+def test_any_history_keeps_every_retained_version(seed: int, format_: str, moves: list[tuple[str, int]]) -> None:
+    asyncio.run(Story(seed, format_).play(moves))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_such_histories_do_delete(format_: str) -> None:
+    """The property above would hold of a cleanup that does nothing."""
+    story = Story(1, format_)
+    day = [("commit", 2), ("state", 0), ("wait", 25), ("cleanup", 0), ("reopen", 1)]
+    asyncio.run(story.play(day * 7))
+    assert sum(done.versions_deleted for done in story.cleaned) > 4
+    assert sum(done.states_deleted for done in story.cleaned) > 2
+    assert sum(done.manifests_deleted for done in story.cleaned) > 2
+
+
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+async def test_what_one_failed_deletion_does_to_the_rest(warehouse: Warehouse, policy: str) -> None:
+    table = await aged(warehouse, "avro")
+    store = FailingStore(warehouse.store, f"{1:020d}.json")
+    replica = replica_on(warehouse, store)
+    await replica.tables.alter(ORDERS, set_properties(cleanup__failurePolicy=policy))
+    table.past.append(table.past[-1])
+    if policy == "fail":
+        with pytest.raises(ProblemError) as caught:
+            await replica.cleanup.cleanup(ORDERS)
+        assert caught.value.slug == "storage-unavailable"
+        assert len(table.state_dirs()) > 3, "states were not reached"
+    else:
+        done = await replica.cleanup.cleanup(ORDERS)
+        assert (done.status, done.states_deleted > 0) == ("partial", True)
+        assert "1 deletions failed" in done.message
+    assert 1 in table.version_files()
+    assert await table.faults(warehouse.replica()) == []
+    store.part = "nothing"
+    warehouse.world.advance(DAY)  # until the floor is ripe that the first one may have published
+    assert (await replica.cleanup.cleanup(ORDERS)).status == "success"
+    assert 1 not in table.version_files()
+
+
+async def test_a_store_that_deletes_nothing_is_not_asked_for_ever(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    table = Modelled(warehouse, random.Random(1))
+    await table.create(replica)
+    for _ in range(60):
+        await table.commit(replica)
+    warehouse.world.advance(3 * DAY)
+    await replica.cleanup.cleanup(ORDERS)
+    warehouse.world.advance(DAY)
+    store = FailingStore(warehouse.store, "/")
+    done = await replica_on(warehouse, store).cleanup.cleanup(ORDERS)
+    assert (done.status, done.versions_deleted) == ("partial", 0)
+    assert "the store does not delete" in done.message
+    assert store.calls < 60
