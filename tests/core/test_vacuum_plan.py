@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import check_new_path, path_key
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.setting_values import HOUR
@@ -15,14 +17,13 @@ from tarnlog_server.core.vacuum_plan import (
     MIN_RETENTION_MS,
     DataObject,
     Orphans,
-    Removed,
     RetentionTooShort,
     Session,
     VacuumPlan,
     Why,
-    referenced,
     retention,
 )
+from tarnlog_server.core.vacuum_references import HashedNames, References
 
 NOW = 1_704_067_200_000
 OLD = NOW - 30 * HOUR
@@ -30,7 +31,10 @@ DAY = 24 * HOUR
 
 
 def plan(*paths: str, sessions: tuple[Session, ...] = (), retention_ms: int = DAY) -> VacuumPlan:
-    return VacuumPlan(referenced(paths, (), (), 0), sessions, now_ms=NOW, retention_ms=retention_ms)
+    references = References(seal_at=2)
+    for path in paths:
+        references.add(path)
+    return VacuumPlan(references, sessions, now_ms=NOW, retention_ms=retention_ms)
 
 
 def old(path: str) -> DataObject:
@@ -108,8 +112,26 @@ def test_a_page_is_divided_and_counted() -> None:
 
 
 def test_references() -> None:
-    gone = [Removed("fresh", NOW), Removed("edge", NOW - DAY), Removed("old", NOW - DAY - 1), Removed("timeless")]
-    assert referenced(["x%20y"], ["b"], gone, NOW - DAY) == {"x y", "b", "fresh"}
+    references = References()
+    added = Add(path="b", partition_values={}, size=1, modification_time=1, data_change=True)
+    companion = msgspec.structs.replace(added, path="c", companion_source_files=("source/d",))
+    references.add("x%20y")
+    references.add_files([Remove(path="e", data_change=True), added, companion])
+    times = {"fresh": NOW, "edge": NOW - DAY, "old": NOW - DAY - 1, "timeless": None}
+    gone = [Remove(path=path, data_change=True, deletion_timestamp=time) for path, time in times.items()]
+    references.add_removed(gone, NOW - DAY)
+    names = ["x y", "x%20y", "b", "c", "source/d", "d", "e", *times]
+    assert [name for name in names if references.leads_to(name)] == ["x y", "x%20y", "b", "c", "source/d", "fresh"]
+
+
+@given(st.lists(st.text(max_size=4), max_size=30), st.lists(st.text(max_size=4), max_size=10), st.integers(1, 5))
+def test_names_are_found_whether_sealed_or_not(names: list[str], others: list[str], seal_at: int) -> None:
+    hashed = HashedNames(seal_at)
+    for name in names:
+        hashed.add(name)
+    assert bool(hashed) == bool(names)
+    for name in [*names, *others]:
+        assert (name in hashed) == (name in names)
 
 
 @pytest.mark.parametrize(

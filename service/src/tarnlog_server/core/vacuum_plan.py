@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.setting_values import HOUR
+from tarnlog_server.core.vacuum_references import References
 
 MIN_RETENTION_MS = 24 * HOUR
 
@@ -39,13 +40,6 @@ class Session(msgspec.Struct, frozen=True):
     expires_at_ms: int
 
 
-class Removed(msgspec.Struct, frozen=True):
-    """A removed file. Without a time it counts as removed long ago, as it does in replay."""
-
-    path: str
-    deletion_timestamp: int | None = None
-
-
 class Why(enum.Enum):
     """Why an object stays."""
 
@@ -53,6 +47,8 @@ class Why(enum.Enum):
     REFERENCED = "referenced"
     YOUNG = "young"
     SESSION = "session"
+    OTHER_TABLE = "other-table"
+    """It lies below the log of another table; whoever lists finds that out."""
 
 
 class Orphans(msgspec.Struct, frozen=True):
@@ -84,32 +80,11 @@ def retention(configured_ms: int, requested_ms: int | None = None, *, override: 
     )
 
 
-def referenced(
-    live_at_floor: Iterable[str], added_since: Iterable[str], removed: Iterable[Removed], expired_before_ms: int
-) -> set[str]:
-    """Keys of every file that a version from the floor on may need.
-
-    Files live at the floor, files that any later version added (also those it removed again), and files whose removal
-    is not older than `expired_before_ms` (now less the retention).
-    """
-    keys = {path_key(path) for path in live_at_floor}
-    keys.update(path_key(path) for path in added_since)
-    keys.update(
-        path_key(one.path)
-        for one in removed
-        if one.deletion_timestamp is not None and one.deletion_timestamp > expired_before_ms
-    )
-    return keys
-
-
 class VacuumPlan:
     """Judges pages of a listing one by one, against one set of references: memory is bounded by that set."""
 
-    def __init__(
-        self, references: Collection[str], sessions: Iterable[Session], *, now_ms: int, retention_ms: int
-    ) -> None:
+    def __init__(self, references: References, sessions: Iterable[Session], *, now_ms: int, retention_ms: int) -> None:
         self._references = references
-        self._elsewhere = {_file_name(key) for key in references if key.startswith("/") or ":/" in key}
         self._old_before = now_ms - retention_ms
         # A session's clock may be behind ours.
         active = [one.prefix for one in sessions if one.expires_at_ms + CLOCK_TOLERANCE_MS > now_ms]
@@ -132,21 +107,13 @@ class VacuumPlan:
         key = path_key(one.path)
         if not is_data(one.path) or not is_data(key):
             return Why.NOT_DATA
-        if one.path in self._references or key in self._references or self._is_elsewhere(one.path, key):
+        if self._references.leads_to(one.path):
             return Why.REFERENCED
         if one.modified_ms >= self._old_before:
             return Why.YOUNG
         if self._covered and (one.path.startswith(self._covered) or key.startswith(self._covered)):
             return Why.SESSION
         return None
-
-    def _is_elsewhere(self, *names: str) -> bool:
-        return bool(self._elsewhere) and any(_file_name(name) in self._elsewhere for name in names)
-
-
-def _file_name(key: str) -> str:
-    """The last part that names anything: an absolute key is decoded but not normalised, so it may end in '/' or '.'."""
-    return next((part for part in reversed(key.split("/")) if part not in ("", ".")), "")
 
 
 def is_data(path: str) -> bool:

@@ -52,3 +52,6 @@ class Telemetry:
 
     def state_failed(self, kind: str) -> None:
         """Writing a state failed; the next one is due as before."""
+
+    def vacuum_ended(self, outcome: str, seconds: float, files: int, size: int) -> None:
+        """A vacuum ended (`success`, `dry-run`, `failed`) and deleted this many data files, of `size` bytes."""

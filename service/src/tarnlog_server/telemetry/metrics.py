@@ -84,6 +84,12 @@ class PrometheusTelemetry(Telemetry):
         self._cleanup_seconds = Histogram(
             "tarnlog_cleanup_seconds", "How long a cleanup took", buckets=LONG_SECONDS, registry=registry
         )
+        self._vacuums = Counter("tarnlog_vacuums", "Runs of vacuum", ["outcome"], registry=registry)
+        self._vacuum_seconds = Histogram(
+            "tarnlog_vacuum_seconds", "How long a vacuum took", buckets=LONG_SECONDS, registry=registry
+        )
+        self._vacuum_files = Counter("tarnlog_vacuum_files_deleted", "Data files that vacuum deleted", registry=registry)
+        self._vacuum_bytes = Counter("tarnlog_vacuum_bytes_deleted", "Their bytes", registry=registry)
         Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
         self._depths: dict[str, int] = {}
         self._open_tables: Callable[[], int] = lambda: 0
@@ -160,6 +166,12 @@ class PrometheusTelemetry(Telemetry):
 
     def state_failed(self, kind: str) -> None:
         self._failed.labels(kind).inc()
+
+    def vacuum_ended(self, outcome: str, seconds: float, files: int, size: int) -> None:
+        self._vacuums.labels(outcome).inc()
+        self._vacuum_seconds.observe(seconds)
+        self._vacuum_files.inc(files)
+        self._vacuum_bytes.inc(size)
 
     def storage(self, op: str, code: str, seconds: float, size: int) -> None:
         """The sink of a metered store."""

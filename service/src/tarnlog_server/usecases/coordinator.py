@@ -20,6 +20,7 @@ from tarnlog_server.usecases.sessions import Sessions
 from tarnlog_server.usecases.skips import Skips
 from tarnlog_server.usecases.snapshots import Snapshots
 from tarnlog_server.usecases.tables import Tables
+from tarnlog_server.usecases.vacuum import Vacuum
 
 
 class Coordinator:
@@ -53,6 +54,7 @@ class Coordinator:
         self.history = History(self.open_tables, records)
         self.skips = Skips(self.open_tables, self.commits)
         self.sessions = Sessions(self.open_tables)
+        self.vacuum = Vacuum(self.open_tables)
         self.tables = Tables(self.open_tables, self.commits, self.snapshots)
         self.checkpoints = Checkpoints(self.open_tables, self.commits)
         self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)

@@ -1,0 +1,184 @@
+"""One pass of vacuum over a table's folder: page by page, each deleted file judged on the newest log there is.
+
+Nothing is remembered between runs: what was not deleted is found again. What is protected is read in an order in which
+nothing slips through: sessions first, then the log, then the listing. A session that ends by committing is seen in one
+of the first two; a file that is written over meanwhile is young in the listing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.paths import LOG
+from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.core.vacuum_plan import DataObject, Session, VacuumPlan, Why
+from tarnlog_server.core.vacuum_references import References
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.object_store import ObjectMissing
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.operations import Progress
+from tarnlog_server.usecases.sessions import read_sessions
+from tarnlog_server.usecases.table_log import PARALLEL_READS
+
+PAGE = 500
+DELETES_AT_ONCE = 16
+MAX_EXAMPLES = 100
+KNOWN_FOLDERS = 10_000
+
+
+class VacuumRun:
+    """The counts are true at any time, so that a run that fails can still tell what it did."""
+
+    def __init__(self, live: LiveTable, world: World, *, retention_ms: int, dry_run: bool, progress: Progress) -> None:
+        self.found = 0
+        self.found_bytes = 0
+        self.deleted = 0
+        self.deleted_bytes = 0
+        self.kept: Counter[Why] = Counter()
+        self.examples: list[DataObject] = []
+        self._live = live
+        self._world = world
+        self._retention_ms = retention_ms
+        self._dry_run = dry_run
+        self._progress = progress
+        self._now_ms = world.now_ms()
+        """One reading for the whole run: the older it gets, the more is kept."""
+        self._references = References()
+        self._known_to: int | None = None
+        """The version up to which the log was read."""
+        self._folders: dict[str, bool] = {}
+
+    async def run(self) -> None:
+        """Raises StoreError, CorruptObject, ProblemError. Nothing is deleted before everything retained was read.
+
+        Costs a GET for each version since the floor, and a LIST for each page of the folder; deleting costs a look at
+        sessions, at the log and at the page again, for each page that has something to delete.
+        """
+        plan = await self._protected()
+        paths = self._live.log.paths
+        prefix = f"{paths.table}/" if paths.table else ""
+        after: str | None = None
+        listed = 0
+        while True:
+            page, last = await self._page(prefix, after)
+            orphans, kept = await self._judged(plan, page)
+            if orphans and not self._dry_run:
+                plan = await self._protected()
+                page, last = await self._page(prefix, after)
+                orphans, kept = await self._judged(plan, page)
+                await self._delete(prefix, orphans)
+            self._count(orphans, kept)
+            listed += len(page)
+            self._progress(listed, None, "files")
+            if last is None:
+                return
+            after = last
+
+    async def _page(self, prefix: str, after: str | None) -> tuple[list[DataObject], str | None]:
+        """Objects of the table's folder outside of its log, and where to go on; None at the end."""
+        log = self._live.log.paths.root
+        infos = await self._live.log.store.list(prefix, start_after=after, limit=PAGE)
+        page = [
+            DataObject(info.key.removeprefix(prefix), info.size, info.modified_ms)
+            for info in infos
+            if not info.key.startswith(log)
+        ]
+        if len(infos) < PAGE:
+            return page, None
+        last = infos[-1].key
+        # The log's own objects are passed over at once: "0" comes right after "/".
+        return page, f"{log[:-1]}0" if last.startswith(log) else last
+
+    async def _judged(self, plan: VacuumPlan, page: Iterable[DataObject]) -> tuple[list[DataObject], Counter[Why]]:
+        judged = plan.orphans(page)
+        mine = [one for one in judged.objects if not await self._in_other_table(one.path)]
+        kept = Counter(judged.kept)
+        kept[Why.OTHER_TABLE] += len(judged.objects) - len(mine)
+        return mine, kept
+
+    def _count(self, orphans: list[DataObject], kept: Counter[Why]) -> None:
+        self.kept += kept
+        self.found += len(orphans)
+        self.found_bytes += sum(one.size for one in orphans)
+        self.examples += orphans[: MAX_EXAMPLES - len(self.examples)]
+
+    async def _delete(self, prefix: str, orphans: list[DataObject]) -> None:
+        store = self._live.log.store
+        for start in range(0, len(orphans), DELETES_AT_ONCE):
+            some = orphans[start : start + DELETES_AT_ONCE]
+            ended = await asyncio.gather(*(store.delete(f"{prefix}{one.path}") for one in some), return_exceptions=True)
+            gone = [one for one, error in zip(some, ended, strict=True) if error is None]
+            self.deleted += len(gone)
+            self.deleted_bytes += sum(one.size for one in gone)
+            for error in ended:
+                if error is not None:
+                    raise error
+
+    async def _in_other_table(self, path: str) -> bool:
+        """Whether a folder on the way to a file has a log of its own, of a table that is not registered here.
+
+        Costs a LIST for each folder, the first time.
+        """
+        parts = path.split("/")[:-1]
+        return any([await self._has_log("/".join(parts[: depth + 1])) for depth in range(len(parts))])
+
+    async def _has_log(self, folder: str) -> bool:
+        known = self._folders.get(folder)
+        if known is None:
+            table = self._live.log.paths.table
+            place = f"{table}/{folder}/{LOG}/" if table else f"{folder}/{LOG}/"
+            known = bool(await self._live.log.store.list(place, limit=1))
+            if len(self._folders) >= KNOWN_FOLDERS:
+                self._folders.clear()
+            self._folders[folder] = known
+        return known
+
+    # What is protected
+
+    async def _protected(self) -> VacuumPlan:
+        """The plan on everything that is in storage now. The first one reads the log, the next what is new in it."""
+        live = self._live
+        sessions = [Session(one.prefix, one.expires_at) for one in await read_sessions(live)]
+        head = await live.refresh(0)
+        if head.dropped:
+            raise ProblemError("table-not-found", f"table {live.name} was dropped while it was vacuumed")
+        if self._known_to is None:
+            self._known_to = await self._read_base()
+        await self._read_versions(self._known_to + 1, head.version)
+        self._known_to = head.version
+        removes = [remove for remove, _ in head.tombstones.values()]
+        self._references.add_removed(removes, self._now_ms - self._retention_ms)
+        return VacuumPlan(self._references, sessions, now_ms=self._now_ms, retention_ms=self._retention_ms)
+
+    async def _read_base(self) -> int:
+        """The files of the oldest version that is kept; that version."""
+        live = self._live
+        first = max(live.oldest, await live.log.floor())
+        snapshot = (await live.past(first)).head
+        await self._world.run_blocking(lambda: self._references.add_files(add for _, add in snapshot.rows()))
+        return first
+
+    async def _read_versions(self, first: int, last: int) -> None:
+        """What versions first..last added, whether or not it was removed again: time travel still leads there."""
+        for start in range(first, last + 1, PARALLEL_READS):
+            window = range(start, min(start + PARALLEL_READS, last + 1))
+            for record in await asyncio.gather(*map(self._record, window)):
+                self._references.add_files(record.actions)
+            if last - first > PARALLEL_READS:
+                self._progress(window[-1] - first + 1, last - first + 1, "versions")
+
+    async def _record(self, version: int) -> VersionRecord:
+        step = self._live.tracker.step(version)
+        if step is not None:
+            return step.record
+        try:
+            return await self._live.log.read(version)
+        except ObjectMissing:
+            if version < await self._live.log.floor():
+                detail = f"version {version} was cleaned up meanwhile; start the vacuum again"
+                raise ProblemError("storage-unavailable", detail, retry_after=1.0) from None
+            raise CorruptObject(self._live.log.paths.version(version), "the version file is missing") from None
