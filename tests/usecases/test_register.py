@@ -114,7 +114,9 @@ async def test_adoption_writes_the_next_version_and_goes_on_from_there(warehouse
     replica = warehouse.replica()
     view = await register(replica, "raw.events", PLACE, stopped=True)
     assert (view.version, view.read_only, view.id) == (4, False, "foreign-id")
-    info = msgspec.json.decode(warehouse.store.raw(version_key(LOG, 4)))["commitInfo"]
+    first, raised = map(msgspec.json.decode, warehouse.store.raw(version_key(LOG, 4)).splitlines())
+    info = first["commitInfo"]
+    assert raised["protocol"]["minWriterVersion"] == 4, "it gets Avro states"
     assert info["adoptedFrom"] == 3
     assert [sub["operation"] for sub in info["subCommits"]] == ["REGISTER"]
     done = await commit(replica, add_line("mine"), to=EVENTS)
@@ -165,13 +167,16 @@ async def test_a_read_only_table_can_be_adopted_later(warehouse: Warehouse) -> N
 @pytest.mark.parametrize(
     "newest", ["state-v00000000000000000004/_manifest.avro", "state-v00000000000000000009/_manifest.json"]
 )
-async def test_a_log_whose_newest_version_is_only_a_state_is_refused(warehouse: Warehouse, newest: str) -> None:
+async def test_a_newest_version_that_cannot_be_read_is_passed_over_but_never_built_on(
+    warehouse: Warehouse, newest: str
+) -> None:
     await write_foreign(warehouse)
     await warehouse.store.put(LOG + newest, b"Obj")
-    for stopped in (False, True):
-        with refused("log-not-supported", "state directory"):
-            await register(warehouse.replica(), "raw.events", PLACE, stopped=stopped)
+    with refused("log-corrupt", "newest version") as caught:
+        await register(warehouse.replica(), "raw.events", PLACE, stopped=True)
+    assert caught.value.fields["object"].startswith(LOG + newest.partition("/")[0])
     assert warehouse.store.keys("_catalog/") == []
+    assert (await register(warehouse.replica(), "raw.events", PLACE)).version == 3
 
 
 async def test_a_state_of_a_known_version_is_fine(warehouse: Warehouse) -> None:

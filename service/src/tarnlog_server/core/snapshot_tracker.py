@@ -109,6 +109,11 @@ class SnapshotTracker:
             last -= 1
         return last + 1
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the log was begun here or taken over, so that only version files count."""
+        return self.adopted_from is not None or not (self.foreign_base or 0 in self.foreign_times)
+
     def _is_foreign(self, version: int) -> bool:
         """A log of ours that is taken up again after a drop stays ours."""
         return version in self.foreign_times or (self.foreign_base and version == self.base_version)

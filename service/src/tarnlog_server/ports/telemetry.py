@@ -53,5 +53,8 @@ class Telemetry:
     def state_failed(self, kind: str) -> None:
         """Writing a state failed; the next one is due as before."""
 
+    def foreign_writer(self) -> None:
+        """A trace of other software was found in a log that is ours; its commits are refused."""
+
     def vacuum_ended(self, outcome: str, seconds: float, files: int, size: int) -> None:
         """A vacuum ended (`success`, `dry-run`, `failed`) and deleted this many data files, of `size` bytes."""

@@ -72,6 +72,9 @@ class PrometheusTelemetry(Telemetry):
             "tarnlog_states_broken", "States that were not believed and passed over", ["format"], registry=registry
         )
         self._failed = Counter("tarnlog_states_failed", "States that were not written", ["format"], registry=registry)
+        self._foreign = Counter(
+            "tarnlog_foreign_writers", "Traces of other writers that stopped commits to a table", registry=registry
+        )
         self._cleaned = Counter(
             "tarnlog_log_objects_deleted",
             "Versions, checkpoints, states and manifests that cleanups deleted",
@@ -151,6 +154,9 @@ class PrometheusTelemetry(Telemetry):
 
     def state_broken(self, kind: str) -> None:
         self._broken.labels(kind).inc()
+
+    def foreign_writer(self) -> None:
+        self._foreign.inc()
 
     def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
         self._states.labels(kind, reason).inc()

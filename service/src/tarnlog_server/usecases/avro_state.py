@@ -7,30 +7,29 @@ manifests that are needed for it, the writing of the new ones, and the object th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
 
 from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import doc_mapping_registry
 from tarnlog_server.codec.damage import check_sha256
-from tarnlog_server.codec.partition_bounds import BoundsBuilder, partition_fields
-from tarnlog_server.codec.state_avro import encode_manifest
+from tarnlog_server.codec.state_avro import written_here
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tombstone, encode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
 from tarnlog_server.codec.table_state import StateFacts, StateFile
 from tarnlog_server.core import state_files
-from tarnlog_server.core.compaction_plan import choose, in_manifests, partition_rank
-from tarnlog_server.core.finalize import schema_of
+from tarnlog_server.core.compaction_plan import choose
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSettings, compaction
 from tarnlog_server.ports.object_store import ObjectMissing, PutResult
 from tarnlog_server.ports.world import World
-from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
+from tarnlog_server.usecases.manifest_write import ManifestWriter
 from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
-from tarnlog_server.usecases.state_snapshot import files_of
+from tarnlog_server.usecases.state_order import FilesInOrder, ListedFiles, in_order
 
 PARALLEL_HEADS = 16
 
@@ -45,7 +44,7 @@ class _Plan:
     """What to write: entries for new manifests, manifests that are kept, tombstones that stay."""
 
     def __init__(
-        self, files: Iterable[StateFile], kept: Iterable[ManifestInfo] = (), tombstones: Iterable[Tombstone] = ()
+        self, files: FilesInOrder, kept: Iterable[ManifestInfo] = (), tombstones: Iterable[Tombstone] = ()
     ) -> None:
         self.files = files
         self.kept = tuple(kept)
@@ -78,8 +77,18 @@ class AvroStateWriter:
         """
         tracker, base = past or (self._live.tracker, self._live.base)
         plan = None if compact else await self._incremental(snapshot, settings, tracker, base)
-        plan = plan or _Plan(files_of(snapshot))
-        infos = await self._manifests(snapshot, settings, plan)
+        pace = self._live.pace()
+        plan = plan or _Plan(await in_order(snapshot, pace))
+        writer = ManifestWriter(
+            self._paths,
+            self._world,
+            self._put,
+            pace,
+            compression=self._live.setting("state.compression"),
+            level=int(self._live.setting("state.compressionLevel")),
+            progress=self._progress,
+        )
+        infos = await writer.write(plan.files, snapshot.metadata, settings.entries_per_manifest)
         manifest = StateManifest(
             facts=facts,
             created_at=self._world.now_ms(),
@@ -92,7 +101,7 @@ class AvroStateWriter:
             ),
         )
         version = snapshot.version
-        await self._put(self._paths.state_manifest_avro(version), encode_state_manifest_avro(manifest))
+        await self._for_other_readers(version, encode_state_manifest_avro(manifest))
         await self._put(self._paths.state_ids(version), ids)
         # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
         # A state of the past is written only where there is none that is sound.
@@ -108,6 +117,14 @@ class AvroStateWriter:
             key = self._paths.resolve_manifest(info.path, version)
             check_sha256(key, await self._live.log.store.get(key), info.sha256)
         return await self._live.states.manifest(version)
+
+    async def _for_other_readers(self, version: int, data: bytes) -> None:
+        """Replaces only what is ours: another writer's state may be all there is of its version."""
+        key = self._paths.state_manifest_avro(version)
+        if await self._put(key, data, only_if_absent=True) is PutResult.EXISTS:
+            if not written_here(await self._live.log.store.get(key)):
+                raise foreign_writer_problem(self._live.name, key)
+            await self._put(key, data)
 
     async def _all_there(self, kept: tuple[ManifestInfo, ...], version: int) -> bool:
         """Whether the manifests that a state shares still exist, now that everyone can see that it uses them."""
@@ -155,7 +172,7 @@ class AvroStateWriter:
         settled = state_files.settle(base, step, contents, names)
         kept_names = {one.name for one in settled.kept}
         return _Plan(
-            [entry.file for entry in settled.written],
+            ListedFiles((entry.file for entry in settled.written), snapshot.metadata),
             [info for info in manifest.manifests if info.path in kept_names],
             [Tombstone(stone.path, stone.version) for _, stone in sorted(settled.tombstones.items())],
         )
@@ -166,46 +183,6 @@ class AvroStateWriter:
             if info.path in names:
                 found[info.path] = [_entry(file) for file in await self._live.states.entries(manifest, info)]
         return found
-
-    async def _manifests(self, snapshot: Snapshot, settings: StateSettings, plan: _Plan) -> list[ManifestInfo]:
-        """Write the plan's entries as new manifests, sorted by partition so that their bounds stay tight."""
-        metadata = snapshot.metadata
-        bounds = BoundsBuilder(partition_fields(metadata))
-        compression = self._live.setting("state.compression")
-        level = int(self._live.setting("state.compressionLevel"))
-
-        def groups() -> list[list[StateFile]]:
-            order: Callable[[StateFile], object] = lambda file: file.add.path  # noqa: E731
-            if metadata is not None and metadata.partition_columns:
-                rank = partition_rank(schema_of(metadata.schema_string), metadata.partition_columns)
-                order = lambda file: (rank(file.add.partition_values), file.add.path)  # noqa: E731
-            return in_manifests(plan.files, order, settings.entries_per_manifest)
-
-        infos: list[ManifestInfo] = []
-        grouped = await self._world.run_blocking(groups)
-        total, done = sum(map(len, grouped)), 0
-        for group in grouped:
-            self._progress(done, total, "files")
-            done += len(group)
-            encoded = await self._world.run_blocking(
-                lambda group=group: encode_manifest(  # type: ignore[misc]
-                    group, bounds=bounds.fresh(), compression=compression, level=level
-                )
-            )
-            key = self._paths.manifest(encoded.content_hash, self._world.uuid7().hex[-8:])
-            await self._put(key, encoded.data)
-            infos.append(
-                ManifestInfo(
-                    path=self._paths.relative(key),
-                    num_entries=encoded.num_entries,
-                    min_added_at_version=encoded.min_added_at_version,
-                    max_added_at_version=encoded.max_added_at_version,
-                    partition_bounds=encoded.partition_bounds,
-                    live_entry_count=encoded.num_entries,
-                    sha256=encoded.sha256,
-                )
-            )
-        return infos
 
 
 def _base(manifest: StateManifest) -> state_files.Base:

@@ -118,6 +118,9 @@ class Cleanup:
                 self._later(table)
             started = world.monotonic()
             head = await live.refresh(0)
+            foreign = await live.foreign_writer(0)
+            if foreign is not None:
+                raise foreign  # what it wrote is nowhere else, and must not be taken for what nobody needs
             settings = retention_settings(head.metadata.configuration if head.metadata is not None else {})
             directories = self._directories.get(live.location)
             if directories is None:

@@ -58,7 +58,7 @@ class Coordinator:
         self.tables = Tables(self.open_tables, self.commits, self.snapshots)
         self.checkpoints = Checkpoints(self.open_tables, self.commits)
         self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)
-        self.registering = Register(self.open_tables, self.commits, self.tables)
+        self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Answer everyone who waits, then close the stores."""

@@ -139,6 +139,7 @@ class History:
         """One version with all its actions. ProblemError `version-not-found`, `version-expired`."""
         table = await self._tables.get(name)
         await self._records.check(table.live, version)
+        await self._bounds(table.live, version, None)
         record = await self._records.read(table.live, version)
         return VersionView(
             record.version, record.timestamp, commit_views(record), tuple(to_wire(action) for action in record.actions)
@@ -179,7 +180,7 @@ class History:
         """
         table = await self._tables.get(name)
         live = table.live
-        oldest = await self._records.oldest(live)
+        oldest = await self._oldest(live)
         seen = live.head.version if after is None else after
         if seen < oldest - 1:
             detail = f"versions up to {oldest - 1} are no longer kept: read a snapshot, then follow from its version"
@@ -189,6 +190,9 @@ class History:
     async def _follow(self, live: LiveTable, seen: int) -> AsyncIterator[ChangeView | None]:
         while True:
             while seen < live.head.version:
+                if seen + 1 < live.first_file:
+                    detail = f"versions up to {live.first_file - 1} are only in other writers' states: read a snapshot"
+                    raise ProblemError("version-expired", detail, oldestVersion=live.first_file)
                 for record in await self._records.read_many(
                     live, range(seen + 1, min(seen + READ_AHEAD, live.head.version) + 1)
                 ):
@@ -201,8 +205,12 @@ class History:
                 await live.refresh(POLL_SECONDS)
                 yield None
 
+    async def _oldest(self, live: LiveTable) -> int:
+        """The oldest version that tells what it did: in other writers' states alone, only the result is told."""
+        return max(await self._records.oldest(live), live.first_file)
+
     async def _bounds(self, live: LiveTable, first: int | None, last: int | None) -> tuple[int, int]:
-        oldest = await self._records.oldest(live)
+        oldest = await self._oldest(live)
         if first is not None and first < oldest:
             detail = f"versions below {oldest} are no longer kept; ask from {oldest} on"
             raise ProblemError("version-expired", detail, oldestVersion=oldest)

@@ -21,7 +21,9 @@ from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing, StoreError, StoreRefused
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.open_log import Base, LogOpener
+from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import StateRef, States
 from tarnlog_server.usecases.table_log import LogMissing, TableLog
 
@@ -46,6 +48,16 @@ def corrupt_problem(table: TableName, error: CorruptObject) -> ProblemError:
     )
 
 
+def foreign_writer_problem(table: TableName, key: str) -> ProblemError:
+    """Other software still writes to a log that was taken over: whoever goes on would lose its versions."""
+    return ProblemError(
+        "foreign-writer-detected",
+        f"other software wrote {key} into the log of table {table}, without a version file: nothing is committed until "
+        "that writer has stopped, the files of its state are committed here, and its object is moved out of the log",
+        object=key,
+    )
+
+
 class LiveTable:
     """One open table. All changes to what it knows happen on the event loop; readers take snapshots."""
 
@@ -67,6 +79,8 @@ class LiveTable:
         self.states = States(log, world)
         self.base: Base | None = None
         """The newest state of this table that this replica knows."""
+        self.purged = False
+        """Whether it was dropped and purged here: what the purge had to leave can go later."""
         self.floor = 0
         self.oldest = 0
         """The oldest version that can be read."""
@@ -74,6 +88,9 @@ class LiveTable:
         """From which version on there are version files: before it, a table is only in another writer's states."""
         self.behind: str | None = None
         """The object that holds a version newer than the head, and cannot be read."""
+        self._foreign_writers = ForeignWriters(log)
+        self._foreign_trace: str | None = None
+        self._traced_at = float("-inf")
         self._opener = LogOpener(log, self.states, world, window or Window())
         self._world = world
         self._telemetry = telemetry or Telemetry()
@@ -111,6 +128,10 @@ class LiveTable:
         if found is None:
             found = self._settings[name] = setting(metadata.configuration if metadata is not None else {}, name)
         return found
+
+    def pace(self) -> Pace:
+        """For long work on this table: it leaves most of the time to commits while versions are added."""
+        return Pace(self._world, lambda: self._tracker.head.version if self._tracker is not None else None)
 
     async def open(self) -> None:
         """Load the log. Raises ProblemError."""
@@ -202,6 +223,24 @@ class LiveTable:
         self.floor = max(self.floor, floor)
         self.oldest = max(self.oldest, floor)
         self.first_file = max(self.first_file, floor)
+
+    async def foreign_writer(self, max_age: float) -> ProblemError | None:
+        """Why nothing may be written: a trace of another writer, looked for at most `max_age` seconds ago.
+
+        A store that does not answer says nothing: the next look is soon.
+        """
+        now = self._world.monotonic()
+        if not self.tracker.is_ours:
+            return None  # everything in it is other writers', until it is taken over
+        if now - self._traced_at > (max_age if self._foreign_trace is None else min(max_age, QUARANTINE_SECONDS)):
+            adopted = self.tracker.adopted_from
+            with contextlib.suppress(StoreError):
+                found = await self._foreign_writers.trace(max(self.floor - 1, -1 if adopted is None else adopted))
+                if found is not None and found != self._foreign_trace:
+                    _log.error("table %s: another writer left %s; commits are refused", self.name, found)
+                    self._telemetry.foreign_writer()
+                self._foreign_trace, self._traced_at = found, now
+        return None if self._foreign_trace is None else foreign_writer_problem(self.name, self._foreign_trace)
 
     async def wait_for_change(self, after_version: int, timeout: float) -> None:
         """Return when the head is above a version, or after `timeout` seconds."""

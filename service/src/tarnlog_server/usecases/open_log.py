@@ -98,6 +98,7 @@ class LogOpener:
         From a state it costs that state, one LIST and the versions since; without one, every version.
         """
         refs: list[StateRef] = []
+        broken = _told_once(broken)
         loaded = await self._states.newest(broken, ours=True, listed=refs)
         for _ in range(2):
             if loaded is None:
@@ -222,6 +223,18 @@ class LogOpener:
         if loaded.ids is not None:
             tracker.ids.add_run(sealed(loaded.ids))
         return tracker
+
+
+def _told_once(broken: Broken) -> Broken:
+    """A state that two searches came across is reported by the first."""
+    told: set[tuple[int, str]] = set()
+
+    def tell(ref: StateRef, reason: str) -> None:
+        if (ref.version, ref.kind.value) not in told:
+            told.add((ref.version, ref.kind.value))
+            broken(ref, reason)
+
+    return tell
 
 
 def sealed(run: CommitIdRun) -> SealedRun:

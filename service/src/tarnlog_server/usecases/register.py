@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
+from tarnlog.protocol.action_json import encode_action
+from tarnlog.protocol.actions import Action
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import RegisterTable
 from tarnlog_server.codec.paths import LogPaths
+from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.state_plan import Reason, raised_protocol
 from tarnlog_server.core.version_record import REGISTER
 from tarnlog_server.ports.object_store import KeyRefused, ObjectStore, StoreError
 from tarnlog_server.usecases.catalog import Entry, Named
+from tarnlog_server.usecases.checkpoints import Checkpoints
 from tarnlog_server.usecases.commits import Commits
-from tarnlog_server.usecases.live_table import storage_problem
+from tarnlog_server.usecases.live_table import corrupt_problem, storage_problem
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.outcomes import expect_committed
 from tarnlog_server.usecases.tables import Tables, TableView, parse_name
@@ -22,15 +28,17 @@ from tarnlog_server.usecases.tables import Tables, TableView, parse_name
 class Register:
     """The verb register."""
 
-    def __init__(self, tables: OpenTables, commits: Commits, by_name: Tables) -> None:
+    def __init__(self, tables: OpenTables, commits: Commits, by_name: Tables, checkpoints: Checkpoints) -> None:
         self._tables = tables
         self._commits = commits
         self._by_name = by_name
+        self._checkpoints = checkpoints
 
     async def register(self, request: RegisterTable) -> TableView:
         """Serve an existing log under a name: read-only, or, once its other writers have stopped, for writing.
 
-        Costs one replay of the log. ProblemError when the log is of a kind that cannot be served.
+        Costs opening the log, and a state of the whole table when it is taken over. ProblemError when the log cannot be
+        served, or its newest version cannot be read and it is to be written.
         """
         name = parse_name(request.name)
         root, prefix = self._tables.roots.find(request.location)
@@ -42,7 +50,7 @@ class Register:
         else:
             number = await self._by_name.free_number(name)
             await self._by_name.refuse_overlap(self._tables.roots.uri(root, prefix))
-        await refuse_newer_states(root.store, LogPaths(prefix))
+        await refuse_no_log(root.store, LogPaths(prefix))
         entry = Entry(id="", location=stored, read_only=not request.foreign_writers_stopped)
         table = await self._tables.open(Named(name, number, entry))
         head = await table.live.refresh(0)
@@ -60,20 +68,29 @@ class Register:
         entry = msgspec.structs.replace(entry, id=head.metadata.id)
         if not await self._tables.catalog.write(name, number, entry):
             raise ProblemError("table-exists", f"table {name} was created by somebody else at the same time")
+        if request.foreign_writers_stopped and (table.live.base is None or not table.live.base.ours):
+            # The version that takes the log over stands on what others wrote: from here on, on a state of ours.
+            # Should it fail, the background writer does it.
+            await self._checkpoints.keep(table, Reason.NO_BASE)
         await self._by_name.give_way(Named(name, number, entry), end_log=False)
         return await self._by_name.describe(name, 0)
 
     async def _adopt(self, table: OpenTable) -> None:
         head = table.live.head
+        if table.live.behind is not None:
+            detail = "it holds the newest version of the log, and what is built without that version would lose it"
+            raise corrupt_problem(table.live.name, CorruptObject(table.live.behind, detail))
         lacking = unsupported_for_writing(head.protocol)
         if lacking is not None:
             raise ProblemError("protocol-not-supported", f"writing to this log needs {lacking}; register it read-only")
+        state_format = str(table.live.setting("state.format"))
+        actions = _raised(head, state_format)
         intent = Intent(
             commit_id=str(self._tables.world.uuid7()),
             request_hash="",
-            actions=(),
-            lines=b"",
-            footprint=footprint_of(()),
+            actions=actions,
+            lines=b"\n".join(map(encode_action, actions)),
+            footprint=footprint_of(actions),
             reads=ReadSet(),
             read_version=None,
             isolation="serializable",
@@ -82,24 +99,28 @@ class Register:
             metrics={},
             blind=False,
             alone=True,
-            evaluate=lambda _: (),
+            evaluate=lambda head: _raised(head, state_format),
             adopted_from=head.version,
             for_dropped=True,
         )
         expect_committed(await self._commits.submit(table, intent))
 
 
-async def refuse_newer_states(store: ObjectStore, paths: LogPaths) -> None:
-    """ProblemError when the newest version is only in a state directory: its versions do not tell it all."""
-    newest_version = newest_state = -1
+def _raised(head: Snapshot, state_format: str) -> tuple[Action, ...]:
+    """An older table says with the version that takes it over that it gets Avro states."""
+    raised = raised_protocol(head.protocol, state_format)
+    return () if raised is None else (raised,)
+
+
+async def refuse_no_log(store: ObjectStore, paths: LogPaths) -> None:
+    """ProblemError when there is nothing at a place that tells a version. Costs a LIST per thousand objects."""
     after: str | None = None
     try:
         while True:
             page = await store.list(paths.root, start_after=after, limit=1000)
             for info in page:
-                version, state = paths.parse_version(info.key), paths.parse_state(info.key)
-                newest_version = max(newest_version, -1 if version is None else version)
-                newest_state = max(newest_state, -1 if state is None else state)
+                if paths.parse_version(info.key) is not None or paths.parse_state(info.key) is not None:
+                    return
             if len(page) < 1000:
                 break
             after = page[-1].key
@@ -107,8 +128,4 @@ async def refuse_newer_states(store: ObjectStore, paths: LogPaths) -> None:
         raise ProblemError("location-not-allowed", f"the location cannot be used: {error}") from error
     except StoreError as error:
         raise storage_problem(error) from error
-    if newest_version < 0 and newest_state < 0:
-        raise ProblemError("log-not-supported", "there is no log at this location; create a table instead")
-    if newest_state > newest_version:
-        detail = f"version {newest_state} is only in a state directory, and the newest version file is {newest_version}"
-        raise ProblemError("log-not-supported", detail + ": this service replays version files only")
+    raise ProblemError("log-not-supported", "there is no log at this location; create a table instead")
