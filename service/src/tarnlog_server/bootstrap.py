@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 
+from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.adapters.delayed_store import DelayedStore
 from tarnlog_server.adapters.metered_store import MeteredStore
 from tarnlog_server.adapters.open_store import open_store
@@ -92,6 +93,7 @@ class Service:
             cache_ttl_seconds=settings.cache_ttl_seconds,
             cache_max_versions=settings.cache_max_versions,
             max_open_tables=settings.max_open_tables,
+            columns=column_reader(),
         )
 
     def _root(self, setting: str, uri: str) -> Root:

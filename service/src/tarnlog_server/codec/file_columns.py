@@ -141,6 +141,11 @@ class FileColumns:
             else:
                 yield [None] * batch.num_rows
 
+    def paths_and_partitions(self) -> Iterator[tuple[pa.Array, list[dict[str, str]]]]:
+        """The paths and partition values, batch by batch, in the order of storage."""
+        for batch, values in zip(self._batches, self.column("partitionValues"), strict=True):
+            yield batch.column("path"), values
+
     def stored_rows(self) -> array[int]:
         """The row of each stored entry, in the order of storage."""
         rows = array("Q", bytes(8 * len(self)))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import fastavro
+from fastavro.write import Writer
 from msgspec import Struct
 
 from tarnlog_server.codec import file_entry
@@ -76,17 +77,36 @@ def encode_manifest(
     level: int = 3,
 ) -> EncodedManifest:
     """One manifest of all `files`, taken one at a time. `bounds` knows the partition columns, and is filled here."""
-    tally = _Tally(bounds if bounds is not None else BoundsBuilder({}))
-    data = write_container(file_entry.SCHEMA, tally.records(files), compression, level)
-    return EncodedManifest(
-        data=data,
-        sha256=sha256_hex(data),
-        num_entries=tally.entries,
-        min_added_at_version=tally.low,
-        max_added_at_version=tally.high,
-        partition_bounds=tally.bounds.result(),
-        total_bytes=tally.size,
-    )
+    encoder = ManifestEncoder(bounds=bounds, compression=compression, level=level)
+    encoder.take(files)
+    return encoder.finish()
+
+
+class ManifestEncoder:
+    """One manifest, a few files at a time: encoding a large one in one go would keep other threads waiting."""
+
+    def __init__(
+        self, *, bounds: BoundsBuilder | None = None, compression: Compression = "zstd", level: int = 3
+    ) -> None:
+        self._tally = _Tally(bounds if bounds is not None else BoundsBuilder({}))
+        self._container = ContainerWriter(file_entry.SCHEMA, compression, level)
+
+    def take(self, files: Iterable[StateFile]) -> None:
+        """Some more files."""
+        self._container.write(self._tally.records(files))
+
+    def finish(self) -> EncodedManifest:
+        """The manifest of all that was taken."""
+        data, tally = self._container.finish(), self._tally
+        return EncodedManifest(
+            data=data,
+            sha256=sha256_hex(data),
+            num_entries=tally.entries,
+            min_added_at_version=tally.low,
+            max_added_at_version=tally.high,
+            partition_bounds=tally.bounds.result(),
+            total_bytes=tally.size,
+        )
 
 
 def encode_manifests(
@@ -140,20 +160,37 @@ def decode_manifest(
 
 def write_container(schema: Any, records: Iterable[dict[str, Any]], compression: Compression, level: int) -> bytes:
     """An Avro object container; the same bytes for the same records."""
-    if compression not in _CODECS:
-        raise ValueError(f"compression is zstd, snappy or none, not {compression!r}")
-    out = io.BytesIO()
-    fastavro.writer(
-        out,
-        schema,
-        records,
-        codec=_CODECS[compression],
-        codec_compression_level=level if compression == "zstd" else None,
-        sync_interval=_BLOCK_BYTES,
-        sync_marker=_SYNC,
-        disable_tuple_notation=True,
-    )
-    return out.getvalue()
+    container = ContainerWriter(schema, compression, level)
+    container.write(records)
+    return container.finish()
+
+
+class ContainerWriter:
+    """An Avro object container that grows; how records are handed over does not change its bytes."""
+
+    def __init__(self, schema: Any, compression: Compression, level: int) -> None:
+        if compression not in _CODECS:
+            raise ValueError(f"compression is zstd, snappy or none, not {compression!r}")
+        self._out = io.BytesIO()
+        self._writer: Any = Writer(
+            self._out,
+            schema,
+            codec=_CODECS[compression],
+            sync_interval=_BLOCK_BYTES,
+            sync_marker=_SYNC,
+            compression_level=level if compression == "zstd" else None,
+            options={"disable_tuple_notation": True},
+        )
+
+    def write(self, records: Iterable[dict[str, Any]]) -> None:
+        """Some more records."""
+        for record in records:
+            self._writer.write(record)
+
+    def finish(self) -> bytes:
+        """All of it."""
+        self._writer.flush()
+        return self._out.getvalue()
 
 
 def written_here(data: bytes) -> bool:

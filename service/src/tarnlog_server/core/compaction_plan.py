@@ -154,5 +154,10 @@ def _value_rank(field: Field | None) -> Callable[[str | None], tuple[Any, ...]]:
 def in_manifests(files: Iterable[T], order: Callable[[T], Any], entries_per_manifest: int) -> list[list[T]]:
     """The files of each new manifest: sorted, and at most so many in each, as evenly as that allows."""
     ordered = sorted(files, key=order)
-    pieces = -(-len(ordered) // entries_per_manifest)
-    return [ordered[len(ordered) * i // pieces : len(ordered) * (i + 1) // pieces] for i in range(pieces)]
+    return [ordered[start:stop] for start, stop in pieces(len(ordered), entries_per_manifest)]
+
+
+def pieces(count: int, entries_per_manifest: int) -> list[tuple[int, int]]:
+    """Where each new manifest of so many entries starts and stops."""
+    number = -(-count // entries_per_manifest)
+    return [(count * i // number, count * (i + 1) // number) for i in range(number)]

@@ -73,6 +73,11 @@ class FileLog:
         return self._base + len(self._rows)
 
     @property
+    def segment(self) -> Segment | None:
+        """The first rows, where they came with a state."""
+        return self._segment
+
+    @property
     def dead_rows(self) -> int:
         return len(self._removed_at)
 
@@ -99,7 +104,7 @@ class FileLog:
         self._live.pop(key, None)
         self._live_count -= 1
         self._removed_at[row] = version
-        return self._file(row)
+        return self.file(row)
 
     def has(self, key: str) -> bool:
         """Whether a path is live at the newest version: cheaper than asking for its file."""
@@ -108,7 +113,7 @@ class FileLog:
     def live(self, key: str) -> Add | None:
         """The live file of a path at the newest version."""
         row = self._live_row(key)
-        return None if row is None else self._file(row)
+        return None if row is None else self.file(row)
 
     def rows(self, version: int, length: int, start: int = 0) -> Iterator[tuple[int, Add]]:
         """Rows (index, file) of the view at `version`, from row `start`."""
@@ -184,7 +189,13 @@ class FileLog:
                 return None
         return row
 
-    def _file(self, row: int) -> Add:
+    def is_gone(self, row: int, version: int) -> bool:
+        """Whether a row is not live at a version any more."""
+        gone = self._removed_at.get(row)
+        return gone is not None and gone <= version
+
+    def file(self, row: int) -> Add:
+        """The file of a row, live or not."""
         if self._segment is not None and row < self._base:
             return self._segment.row(row)
         return self._rows[row - self._base]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.caches import Caches
@@ -36,6 +37,7 @@ class Coordinator:
         cache_ttl_seconds: float = 300,
         cache_max_versions: int = 1000,
         max_open_tables: int = 1000,
+        columns: ColumnReader | None = None,
         operation_wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         telemetry = telemetry or Telemetry()
@@ -46,7 +48,13 @@ class Coordinator:
         self.caches = Caches(world, telemetry, ttl_seconds=cache_ttl_seconds, max_versions=cache_max_versions)
         self.catalog = Catalog(roots.warehouse.store, world)
         self.open_tables = OpenTables(
-            self.catalog, roots, world, telemetry, settings or CommitterSettings(), max_open=max_open_tables
+            self.catalog,
+            roots,
+            world,
+            telemetry,
+            settings or CommitterSettings(),
+            max_open=max_open_tables,
+            columns=columns,
         )
         records = Records(self.caches)
         self.commits = Commits(self.open_tables)

@@ -32,8 +32,10 @@ from tarnlog_server.usecases.avro_state import AvroStateWriter
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
+from tarnlog_server.usecases.pace import Pace
+from tarnlog_server.usecases.state_order import in_order
 from tarnlog_server.usecases.state_read import Kind, StateRef
-from tarnlog_server.usecases.state_snapshot import facts_of, files_of
+from tarnlog_server.usecases.state_snapshot import facts_of
 
 PUT_ATTEMPTS = 6
 
@@ -121,12 +123,13 @@ class StateWriter:
     async def _whole(self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout) -> int:
         """A JSON or Parquet checkpoint: every file, sorted by path, one object in memory at a time."""
         version = snapshot.version
-        files = await self._world.run_blocking(lambda: sorted(files_of(snapshot), key=lambda file: file.add.path))
+        pace = self._live.pace()
+        files = await in_order(snapshot, pace, by_partition=False)
         if how.format == "parquet":
-            return await self._parquet(version, facts, files)
+            return await self._parquet(version, facts, files, pace)
         compress = bool(self._live.setting("transaction.compression.enabled"))
         if how.format == "json":
-            whole = await self._world.run_blocking(lambda: encode_checkpoint(facts, files, compress=compress))
+            whole = await pace.run(lambda: encode_checkpoint(facts, files, compress=compress))
             await self._put(self._paths.checkpoint_json(version), whole.data)
             return 1
         checkpoint_id = self._world.uuid7().hex[-12:]
@@ -139,7 +142,7 @@ class StateWriter:
             actions_per_part=settings.actions_per_part,
             compress=compress,
         )
-        async for part in _stepwise(parts, self._world):
+        async for part in _stepwise(parts, pace):
             key = self._paths.checkpoint_part(version, checkpoint_id, part.number)
             await self._put(key, part.data)
             names.append(self._paths.relative(key))
@@ -149,7 +152,7 @@ class StateWriter:
         await self._put(self._paths.checkpoint_json(version), manifest)
         return len(names)
 
-    async def _parquet(self, version: int, facts: StateFacts, files: list[StateFile]) -> int:
+    async def _parquet(self, version: int, facts: StateFacts, files: Iterable[StateFile], pace: Pace) -> int:
         checksums = []
         size = 0
         encoded = encode_parquet(
@@ -158,7 +161,7 @@ class StateWriter:
             compression=self._live.setting("checkpoint.compression"),
             max_file_size=int(self._live.setting("checkpoint.maxFileSize")),
         )
-        async for part in _stepwise(encoded, self._world):
+        async for part in _stepwise(encoded, pace):
             number = None if part.number == 1 and part.last else part.number
             await self._put(self._paths.checkpoint_parquet(version, number), part.data)
             checksums.append(sha256_hex(part.data))
@@ -205,8 +208,8 @@ class StateWriter:
         raise AssertionError("the loop returns or raises")
 
 
-async def _stepwise(parts: Iterable[EncodedCheckpoint], world: World) -> AsyncIterator[EncodedCheckpoint]:
+async def _stepwise(parts: Iterable[EncodedCheckpoint], pace: Pace) -> AsyncIterator[EncodedCheckpoint]:
     """The parts that an encoder makes one after the other, each made off the event loop."""
     rest = iter(parts)
-    while (part := await world.run_blocking(lambda: next(rest, None))) is not None:
+    while (part := await pace.run(lambda: next(rest, None))) is not None:
         yield part
