@@ -24,7 +24,6 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.open_log import Base, LogOpener
 from tarnlog_server.usecases.pace import Pace
-from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import StateRef, States
 from tarnlog_server.usecases.table_log import LogMissing, TableLog
 
@@ -129,10 +128,6 @@ class LiveTable:
         if found is None:
             found = self._settings[name] = setting(metadata.configuration if metadata is not None else {}, name)
         return found
-
-    def pace(self) -> Pace:
-        """For long work on this table: it leaves most of the time to commits while versions are added."""
-        return Pace(self._world, lambda: self._tracker.head.version if self._tracker is not None else None)
 
     def pace(self) -> Pace:
         """For long work on this table: it leaves most of the time to commits while versions are added."""
