@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TableEntry,
         TableInfo,
         TxnInfo,
+        VacuumInfo,
         VersionChange,
         VersionInfo,
     )
@@ -90,6 +91,7 @@ _HOMES = {
         "TableEntry",
         "TableInfo",
         "TxnInfo",
+        "VacuumInfo",
         "VersionChange",
         "VersionInfo",
     ),
@@ -153,6 +155,7 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "Unreachable",
+    "VacuumInfo",
     "VersionChange",
     "VersionInfo",
     "Winner",

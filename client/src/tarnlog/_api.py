@@ -17,6 +17,7 @@ from tarnlog._results import (
     TableEntry,
     TableInfo,
     TxnInfo,
+    VacuumInfo,
     VersionChange,
     VersionInfo,
 )
@@ -194,6 +195,20 @@ class TableApi(Protocol):
 
     def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         """The sessions of a table that have not expired, oldest first."""
+
+    def vacuum(
+        self,
+        table: str,
+        *,
+        dry_run: bool = True,
+        retention_hours: float | None = None,
+        override_minimum: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumInfo:
+        """Delete data files that no kept version has, no session covers, and that are older than the retention.
+
+        A dry run only finds them. Less than 24 hours needs `override_minimum`, and a key of scope admin.
+        """
 
     def operations(self) -> tuple[OperationInfo, ...]:
         """The long calls of the process that answers: those that run, and those that ended lately."""

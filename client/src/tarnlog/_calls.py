@@ -22,6 +22,7 @@ from tarnlog._results import (
     TableEntry,
     TableInfo,
     TxnInfo,
+    VacuumInfo,
     VersionChange,
     VersionInfo,
 )
@@ -312,6 +313,15 @@ class _Sessions(Struct, frozen=True):
 def sessions(table: str) -> Call[tuple[SessionInfo, ...]]:
     request = Request(method="GET", path=table_path(table, "sessions"))
     return Call(request=request, read=lambda answer: decoded(answer, _Sessions).sessions)
+
+
+# Data files
+
+
+def vacuum(table: str, *, dry_run: bool, retention_hours: float | None, override_minimum: bool) -> Call[VacuumInfo]:
+    content = body(dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum or None)
+    request = Request(method="POST", path=table_path(table, "vacuum"), headers=JSON, body=content)
+    return Call(request=request, read=reading(VacuumInfo))
 
 
 # The service

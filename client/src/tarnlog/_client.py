@@ -30,6 +30,7 @@ from tarnlog._results import (
     TableEntry,
     TableInfo,
     TxnInfo,
+    VacuumInfo,
     VersionChange,
     VersionInfo,
 )
@@ -326,6 +327,20 @@ class Client:
 
     def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         return self._call(_calls.sessions(table))
+
+    # Data files
+
+    def vacuum(
+        self,
+        table: str,
+        *,
+        dry_run: bool = True,
+        retention_hours: float | None = None,
+        override_minimum: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumInfo:
+        call = _calls.vacuum(table, dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum)
+        return self._long(call, on_progress)
 
     # The service
 

@@ -119,6 +119,41 @@ class StateInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     status: str = "none"
 
 
+class OrphanInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A data file that nothing leads to."""
+
+    path: str
+    size: int = 0
+    modified_time: int | None = None
+
+
+class KeptInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many objects of a table's folder vacuum leaves alone, by reason."""
+
+    referenced: int = 0
+    young: int = 0
+    in_session: int = 0
+    not_data: int = 0
+    other_table: int = 0
+
+
+class VacuumInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a vacuum deleted, or would delete; `examples` are the first files of those that were found."""
+
+    table_name: str
+    status: str
+    orphaned_files_found: int = 0
+    orphaned_files_deleted: int = 0
+    size_bytes_found: int = 0
+    size_bytes_deleted: int = 0
+    retention_hours: float = 0.0
+    dry_run: bool = True
+    duration_ms: int = 0
+    message: str = ""
+    kept: KeptInfo = KeptInfo()
+    examples: tuple[OrphanInfo, ...] = ()
+
+
 class SessionInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """A write session: vacuum deletes nothing below `prefix` (empty: in the whole table) until it expires."""
 

@@ -42,6 +42,7 @@ from tarnlog._results import (
     TableEntry,
     TableInfo,
     TxnInfo,
+    VacuumInfo,
     VersionChange,
     VersionInfo,
 )
@@ -421,6 +422,29 @@ class FakeTarnlog:
     def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         with self._lock:
             return self._table(table).sessions.active(self._clock())
+
+    # Data files
+
+    def vacuum(
+        self,
+        table: str,
+        *,
+        dry_run: bool = True,
+        retention_hours: float | None = None,
+        override_minimum: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumInfo:
+        """There is no storage here, so there is never anything to delete."""
+        self._table(table)
+        hours = 168.0 if retention_hours is None else retention_hours
+        if hours < (0 if override_minimum else 24):
+            detail = "/retentionHours: ask for at least 24 hours, or let an admin override the minimum."
+            raise InvalidRequest(detail, slug="request-invalid", status=422)
+        if on_progress is not None:
+            on_progress(Progress(0, None, "files"))
+        status = "dry-run" if dry_run else "success"
+        message = "there was nothing to delete"
+        return VacuumInfo(table_name=table, status=status, retention_hours=hours, dry_run=dry_run, message=message)
 
     # The service
 

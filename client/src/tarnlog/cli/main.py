@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import commits, log, serve, sessions, states, tables, watch
+from tarnlog.cli import commits, log, serve, sessions, states, tables, vacuum, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -66,6 +66,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "commit-status": commits.commit_status,
     },
     "Data files": {
+        "vacuum": vacuum.vacuum,
         "sessions": sessions.sessions,
     },
     "States": {

@@ -76,6 +76,14 @@ class ExtendSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ttl_seconds: TtlSeconds
 
 
+class VacuumTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """Which data files to delete, or only to find. Less than 24 hours needs the override, which an admin may set."""
+
+    dry_run: bool = True
+    retention_hours: Annotated[float, Meta(ge=0, le=24 * 3650)] | None = None
+    override_minimum: bool = False
+
+
 class WriteCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A state to be written now; without a format, in the table's own (`state.format`)."""
 

@@ -27,6 +27,7 @@ from tarnlog_server.api.skips import SkipRoutes
 from tarnlog_server.api.snapshots import SnapshotRoutes
 from tarnlog_server.api.states import StateRoutes
 from tarnlog_server.api.tables import TableRoutes
+from tarnlog_server.api.vacuum import VacuumRoutes
 from tarnlog_server.usecases.coordinator import Coordinator
 
 TITLE = "tarnlog"
@@ -92,6 +93,7 @@ def create_app(
         *SkipRoutes(coordinator, settings.limits).operations(),
         *StateRoutes(coordinator, settings.limits).operations(),
         *SessionRoutes(coordinator, settings.limits).operations(),
+        *VacuumRoutes(coordinator, settings.limits).operations(),
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
     ]

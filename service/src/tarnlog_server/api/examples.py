@@ -132,6 +132,20 @@ STATE: dict[str, Any] = {
     "needsCompaction": False,
     "status": "ours",
 }
+VACUUM: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "dry-run",
+    "orphanedFilesFound": 1,
+    "orphanedFilesDeleted": 0,
+    "sizeBytesFound": 4096,
+    "sizeBytesDeleted": 0,
+    "retentionHours": 168.0,
+    "dryRun": True,
+    "durationMs": 12,
+    "message": "1 files would be deleted; send dryRun: false to delete them",
+    "kept": {"referenced": 1, "young": 0, "inSession": 0, "notData": 0, "otherTable": 0},
+    "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
+}
 SESSION: dict[str, Any] = {
     "id": "018cc251-f400-7000-8000-000000000003",
     "prefix": "day=2024-01-01/",
