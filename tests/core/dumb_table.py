@@ -15,6 +15,7 @@ class DumbTable:
     def __init__(self) -> None:
         self.version = -1
         self.files: dict[str, Add] = {}
+        self.since: dict[str, int] = {}
         self.tombstones: dict[str, Remove] = {}
         self.skips: dict[str, Skip] = {}
         self.txns: dict[str, tuple[Txn, int]] = {}
@@ -26,8 +27,8 @@ class DumbTable:
         for action in actions:
             match action:
                 case Add():
-                    self.files.pop(path_key(action.path), None)
                     self.files[path_key(action.path)] = action
+                    self.since[path_key(action.path)] = self.version
                     self.tombstones.pop(path_key(action.path), None)
                 case Remove():
                     self.files.pop(path_key(action.path), None)
@@ -48,7 +49,8 @@ class DumbTable:
     def assert_same(self, snapshot: Snapshot) -> None:
         """Every face of the snapshot, recomputed from scratch."""
         listed = [file for _, file in snapshot.rows()]
-        assert listed == list(self.files.values()), "live files, in the order they were added"
+        in_order = sorted(self.files.items(), key=lambda item: (self.since[item[0]], item[1].path))
+        assert listed == [file for _, file in in_order], "live files, in the order of versions, then of paths"
         assert snapshot.version == self.version
         assert snapshot.num_files == len(self.files)
         assert snapshot.total_bytes == sum(file.size for file in self.files.values())

@@ -112,8 +112,8 @@ def test_any_page_size_lists_everything_once_also_across_replicas(
 
 def test_a_path_added_twice_in_one_version_does_not_turn_a_listing_round() -> None:
     head = append(empty(), foreign(0, add("a", size=1), add("b"), add("a", size=2))).snapshot
-    assert [file.path for _, file in head.rows()] == ["b", "a"]
-    assert _pages(head, 1, head) == ["b", "a"]
+    assert [(file.path, file.size) for _, file in head.rows()] == [("a", 2), ("b", 10)]
+    assert _pages(head, 1, head) == ["a", "b"]
 
 
 def test_the_place_after_a_file_that_is_not_there_is_the_end_of_its_version() -> None:

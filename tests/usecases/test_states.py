@@ -238,3 +238,22 @@ async def test_a_read_only_table_gets_no_state(warehouse: Warehouse) -> None:
     await register(replica, "raw.events", PLACE)
     with refused("table-read-only"):
         await replica.checkpoints.checkpoint(EVENTS)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_listing_that_began_on_the_log_goes_on_on_a_state(warehouse: Warehouse, form: str) -> None:
+    """Whoever serves the next page may know the version from a state, which does not tell the order of its actions."""
+    replica = warehouse.replica()
+    await create(replica)
+    paths = [f"{letter}{spelling}" for letter in "qwertyuiop" for spelling in ("", "%20x", "é")]
+    await commit(replica, *(add_line(path) for path in paths))
+    version = (await replica.snapshots.snapshot(ORDERS, None, None, 0)).version
+    await replica.checkpoints.checkpoint(ORDERS, form)
+    page = await replica.snapshots.files(ORDERS, version, None, 0, 7, None)
+    found = [file.path for file in page.files]
+    while page.next is not None:
+        replica = warehouse.replica()
+        await commit(replica, add_line(f"later-{len(found)}"))
+        page = await replica.snapshots.files(ORDERS, None, None, 0, 7, page.next)
+        found += [file.path for file in page.files]
+    assert found == sorted(paths)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import immutables
 
-from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.version_record import VersionRecord
@@ -98,11 +98,10 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
     counted, uncounted = state.counted_records, state.files_without_count
     removed: dict[str, Add | None] = {}
     gone_since: dict[str, tuple[Add, int]] = {}
-    for action in record.actions:
+    for key, action in _in_row_order(record.actions):
         gone: Add | None = None
-        key, since = "", None
+        since = None
         if isinstance(action, Add):
-            key = path_key(action.path)
             since = files.live_since(key)
             gone = files.add(key, action, record.version, record.timestamp)
             num_files += 1
@@ -114,7 +113,6 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
             if tombstones and key in tombstones:
                 tombstones = tombstones.delete(key)
         elif isinstance(action, Remove):
-            key = path_key(action.path)
             since = files.live_since(key)
             gone = files.remove(key, record.version)
             removed[key] = gone
@@ -124,7 +122,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         elif isinstance(action, Txn):
             txns = txns.set(action.app_id, (action, record.version))
         elif isinstance(action, Skip):
-            skips = skips.set(path_key(action.path), action)
+            skips = skips.set(key, action)
         elif isinstance(action, MetaData):
             metadata = action
         elif isinstance(action, Protocol):
@@ -156,3 +154,16 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         dropped=dropped,
     )
     return Applied(after, removed, gone_since)
+
+
+def _in_row_order(actions: tuple[Action, ...]) -> list[tuple[str, Action]]:
+    """The actions with the keys of their files, so that files of one version become rows in the order of their paths.
+
+    States list them in that order too: a listing that began on the log goes on where it was on a state. Actions on one
+    file stay in their order, and so do those on none.
+    """
+    keyed = [(path_key(one.path) if isinstance(one, Add | Remove | Skip) else "", one) for one in actions]
+    spelled = {key: one.path for key, one in keyed if isinstance(one, Add)}
+    if len(spelled) > 1:
+        keyed.sort(key=lambda pair: spelled.get(pair[0], pair[0]))
+    return keyed
