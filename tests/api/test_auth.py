@@ -76,6 +76,7 @@ OPERATIONS: list[tuple[str, str, Any, Scope]] = [
     ("POST", "/v1/tables/db.t/skips", {"path": "a", "reason": "r", "operation": "o"}, "write"),
     ("POST", "/v1/tables/db.t/checkpoint", {}, "write"),
     ("POST", "/v1/tables/db.t/compact", {}, "write"),
+    ("POST", "/v1/tables/db.t/cleanup", {}, "write"),
     ("POST", "/v1/tables", {"name": "db.new", "schema": SCHEMA}, "write"),
     ("PATCH", "/v1/tables/db.t", {"description": "d"}, "write"),
     ("POST", "/v1/cache/invalidate", {}, "admin"),

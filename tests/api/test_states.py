@@ -16,6 +16,7 @@ from tarnlog_server.core.state_plan import Reason
 from tarnlog_server.jobs import keep_states as keeping
 from tarnlog_server.jobs import supervised as supervision
 from tarnlog_server.telemetry.metrics import PrometheusTelemetry
+from tarnlog_server.usecases import cleanup as cleaning
 from tarnlog_server.usecases.open_tables import OpenTable
 from tests.api.conftest import SCHEMA, Api, add, pointers, slug
 from tests.service_process import ServiceProcess
@@ -109,6 +110,8 @@ async def test_a_compaction_clears_tombstones(api: Api, table: str) -> None:
         ("compact", {"format": "avro"}, "/format"),
         ("compact?format=avro", {}, "/format"),
         ("checkpoint", [], ""),
+        ("cleanup", {"dryRun": "yes"}, "/dryRun"),
+        ("cleanup", {"dry_run": True}, "/dry_run"),
     ],
 )
 async def test_what_does_not_fit_is_refused(api: Api, table: str, path: str, body: Any, pointer: str) -> None:
@@ -119,7 +122,7 @@ async def test_what_does_not_fit_is_refused(api: Api, table: str, path: str, bod
 
 
 async def test_there_is_no_such_table(api: Api) -> None:
-    for method, path in (("POST", "checkpoint"), ("POST", "compact"), ("GET", "state")):
+    for method, path in (("POST", "checkpoint"), ("POST", "compact"), ("POST", "cleanup"), ("GET", "state")):
         answer = await api.request(method, f"/v1/tables/db.nothing/{path}")
         assert (answer.status_code, slug(answer)) == (404, "table-not-found")
 
@@ -132,7 +135,7 @@ async def test_a_read_only_table_gets_no_state(api: Api, table: str) -> None:
     place = {"name": "db.copy", "location": "memory://warehouse/copies/one"}
     assert (await api.post("/v1/tables/register", json=place)).status_code == 201
     before = [info.key for info in await api.store.list("copies/")]
-    for path in ("checkpoint", "compact"):
+    for path in ("checkpoint", "compact", "cleanup"):
         answer = await api.post(f"/v1/tables/db.copy/{path}")
         assert (answer.status_code, slug(answer)) == (409, "table-read-only")
     assert (await api.get("/v1/tables/db.copy/state")).json()["status"] == "none"
@@ -148,6 +151,33 @@ async def test_writing_a_state_is_audited(api: Api, table: str) -> None:
     assert [(line["what"], line["table"], line["outcome"], line["version"]) for line in lines] == [
         ("checkpoint", "db.t", "done", 0),
         ("compact", "db.t", "done", 0),
+    ]
+
+
+async def test_a_cleanup_tells_what_it_did(api: Api, table: str) -> None:
+    await api.append("a")
+    assert (await api.post(f"{table}/checkpoint")).status_code == 200
+    expected = {
+        "tableName": "db.t",
+        "status": "success",
+        "checkpointVersion": 1,
+        "versionsDeleted": 0,
+        "checkpointsDeleted": 0,
+        "statesDeleted": 0,
+        "manifestsDeleted": 0,
+        "filesPreserved": 4,  # two versions, a state, a manifest
+        "floor": 0,
+        "message": "the floor stays: no version is older than the log's retention",
+    }
+    with structlog.testing.capture_logs() as logs:
+        done = await api.post(f"{table}/cleanup")
+        said = await api.post(f"{table}/cleanup", json={"dryRun": True})
+    assert (done.status_code, done.json()) == (200, expected)
+    assert said.json() == {**expected, "status": "dry-run"}
+    lines = [line for line in logs if line["event"] == "audit"]
+    assert [(line["what"], line["outcome"], line["floor"]) for line in lines] == [
+        ("cleanup", "success", 0),
+        ("cleanup", "dry-run", 0),
     ]
 
 
@@ -203,6 +233,33 @@ async def test_a_table_whose_state_crashes_holds_up_no_other(api: Api, monkeypat
     assert (await api.get("/v1/tables/db.good/state")).json()["status"] == "ours"
     assert tries.count("db.bad") == 1, "it is left alone for a while"
     assert [line["table"] for line in logs if line["event"] == "writing a state crashed"] == ["db.bad"]
+
+
+async def test_tables_are_cleaned_up_one_by_one(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(cleaning, "FIRST_WITHIN_SECONDS", 0.0)
+    for name in ("db.bad", "db.good"):
+        await api.create(name)
+    tries: list[str] = []
+    cleaned = asyncio.Event()
+    keep = api.coordinator.cleanup.keep
+
+    async def failing(table: OpenTable) -> None:
+        tries.append(str(table.live.name))
+        assert await keep(table)
+        if tries[-1] == "db.bad":
+            raise RuntimeError("boom")
+        cleaned.set()
+
+    monkeypatch.setattr(api.coordinator.cleanup, "keep", failing)
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(keeping.keep_states(api.coordinator))
+        await asyncio.wait_for(cleaned.wait(), 20)
+        await asyncio.sleep(0.1)  # several looks
+        assert not task.done()
+        await supervision.cancelled(task)
+    assert sorted(tries) == ["db.bad", "db.good"], "once each, for hours"
+    assert [line["table"] for line in logs if line["event"] == "a cleanup crashed"] == ["db.bad"]
 
 
 def test_the_metrics_of_states() -> None:

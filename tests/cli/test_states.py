@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarnlog import StateInfo
+from tarnlog import CleanupInfo, StateInfo
 from tarnlog.testing import FakeTarnlog
 from tests.cli.test_commands import Shell, fake, orders, run
 
@@ -32,6 +32,40 @@ def test_the_format_is_passed_on(run: Shell, orders: str) -> None:
     assert run.document("checkpoint", orders, "--format", "parquet")["checkpointVersion"] == 3
     assert run.document("state", orders)["format"] == "parquet"
     assert "'orc' is not one of" in run("checkpoint", orders, "--format", "orc", code=2).stderr
+
+
+def test_cleanup(run: Shell, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CleanupInfo(
+        table_name=orders,
+        status="success",
+        floor=40,
+        checkpoint_version=90,
+        versions_deleted=38,
+        states_deleted=4,
+        manifests_deleted=2,
+        files_preserved=70,
+        message="the floor moved to version 40",
+    )
+    asked: list[bool] = []
+
+    def cleanup(self: FakeTarnlog, table: str, *, dry_run: bool = False, on_progress: object = None) -> CleanupInfo:
+        asked.append(dry_run)
+        return done
+
+    monkeypatch.setattr(FakeTarnlog, "cleanup", cleanup)
+    shown = run("cleanup", orders)
+    table = [line.split() for line in shown.stdout.splitlines()]
+    assert ["versions", "38"] in table
+    assert ["oldest", "version", "40"] in table
+    assert "The floor moved to version 40." in shown.stderr
+    document = run.document("cleanup", orders, "--dry-run")
+    assert (document["versionsDeleted"], document["filesPreserved"], document["floor"]) == (38, 70, 40)
+    assert asked == [False, True]
+
+
+def test_cleanup_of_the_fake(run: Shell, orders: str) -> None:
+    assert run.document("cleanup", orders, "--dry-run")["status"] == "dry-run"
+    assert run.document("cleanup", orders)["filesPreserved"] == 4
 
 
 def test_compact(run: Shell, orders: str) -> None:

@@ -237,6 +237,17 @@ def test_health_and_caches(api: TableApi) -> None:
     assert isinstance(api.cache_stats(), dict)
 
 
+def test_a_cleanup_keeps_what_is_young(api: TableApi, table: str) -> None:
+    api.commit(table, [add("a")])
+    for dry_run, status in ((True, "dry-run"), (False, "success")):
+        done = api.cleanup(table, dry_run=dry_run)
+        assert (done.table_name, done.status, done.floor, done.checkpoint_version) == (table, status, 0, None)
+        assert (done.versions_deleted, done.states_deleted, done.files_preserved) == (0, 0, 2)
+        assert done.message
+    with pytest.raises(NotFound):
+        api.cleanup("behaviour.none")
+
+
 def test_states_are_written_when_asked_for(api: TableApi, table: str) -> None:
     api.commit(table, [add("a", 10), add("b", 5)])
     none = api.state(table)

@@ -337,6 +337,17 @@ async def test_the_asyncio_client_reads_alike() -> None:
     assert len(script.slept) == 1
 
 
+def test_cleanup() -> None:
+    done = {"tableName": "s.t", "status": "success", "versionsDeleted": 7, "floor": 9, "message": "m", "later": 1}
+    script = Scripted(answer(200, done), answer(200, {**done, "status": "dry-run"}))
+    client = script.client()
+    found = client.cleanup("s.t")
+    assert (found.versions_deleted, found.floor, found.checkpoint_version, found.message) == (7, 9, None, "m")
+    assert client.cleanup("s.t", dry_run=True).status == "dry-run"
+    assert [sent(script, index)[:2] for index in range(2)] == [("POST", "/v1/tables/s.t/cleanup")] * 2
+    assert [request.content for request in script.requests] == [b"{}", b'{"dryRun":true}']
+
+
 def test_states() -> None:
     written = {"tableName": "s.t", "status": "success", "checkpointVersion": 7, "numActions": 5, "numFiles": 3}
     state = {"tableName": "s.t", "format": "json", "version": 7, "numFiles": 3, "status": "ours", "later": 1}

@@ -8,6 +8,7 @@ import pytest
 
 from tarnlog.protocol.commits import Conflicted
 from tarnlog.protocol.tables import RecordSkip
+from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 from tarnlog_server.usecases.cleanup import EVERY_SECONDS, FIRST_WITHIN_SECONDS, CleanupView
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.usecases.replicas import (
@@ -378,3 +379,17 @@ async def test_old_floors_do_not_pile_up(warehouse: Warehouse) -> None:
     assert 1 <= len(floors) <= 2
     assert floors[-1].endswith(f"{done.floor:020d}")
     assert done.floor >= 8
+
+
+async def test_what_went_is_counted(warehouse: Warehouse) -> None:
+    telemetry = PrometheusTelemetry()
+    replica = warehouse.replica(telemetry=telemetry)
+    await a_week(warehouse, replica)
+    await clean(replica)
+    warehouse.world.advance(DAY)
+    await clean(replica, dry_run=True)
+    done = await clean(replica)
+    told = telemetry.exposition().decode()
+    assert f'tarnlog_log_objects_deleted_total{{kind="versions"}} {float(done.versions_deleted)}' in told
+    assert 'tarnlog_log_objects_deleted_total{kind="states"}' in told
+    assert 'tarnlog_cleanups_total{status="success"} 2.0' in told

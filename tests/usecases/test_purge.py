@@ -95,6 +95,31 @@ async def test_purge_can_be_run_again_and_only_on_dropped_tables(warehouse: Ware
     assert await purge(live, warehouse.world) == 0
 
 
+async def test_what_a_purge_had_to_leave_goes_later(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    log = warehouse.log(await create(replica))
+    await commit(replica, add_line("x"))
+    table = replica.open_tables.opened()[0]
+    await replica.tables.drop(ORDERS, purge_files=True)
+    left = [version_key(log, 2), f"{log}_floor/{2:020d}"]
+    assert set(left) < set(warehouse.store.keys(log)), "young version files stay at first"
+    for _ in range(3):
+        if replica.cleanup.due(table):
+            assert await replica.cleanup.keep(table)
+        warehouse.world.advance(4 * 3600)
+    assert warehouse.store.keys(log) == left
+
+
+async def test_a_dropped_table_that_was_not_purged_is_left_alone(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    await create(replica)
+    table = replica.open_tables.opened()[0]
+    await replica.tables.drop(ORDERS)
+    for _ in range(3):
+        assert not replica.cleanup.due(table)
+        warehouse.world.advance(DAY)
+
+
 async def test_other_tables_are_not_touched(warehouse: Warehouse) -> None:
     replica = warehouse.replica()
     await create(replica, location="memory://w/data/t1")

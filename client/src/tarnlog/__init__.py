@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tarnlog._long import OperationInfo, Progress
     from tarnlog._results import (
         CheckpointInfo,
+        CleanupInfo,
         CommitRecord,
         Health,
         NotInLog,
@@ -82,6 +83,7 @@ _HOMES = {
     "tarnlog._long": ("OperationInfo", "Progress"),
     "tarnlog._results": (
         "CheckpointInfo",
+        "CleanupInfo",
         "CommitRecord",
         "Health",
         "NotInLog",
@@ -117,6 +119,7 @@ __all__ = [
     "AsyncTransaction",
     "AsyncWriteSession",
     "CheckpointInfo",
+    "CleanupInfo",
     "Client",
     "CommitConflict",
     "CommitOutcome",

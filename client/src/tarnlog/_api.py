@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from tarnlog._long import OnProgress, OperationInfo
 from tarnlog._results import (
     CheckpointInfo,
+    CleanupInfo,
     CommitRecord,
     Health,
     NotInLog,
@@ -177,6 +178,9 @@ class TableApi(Protocol):
 
     def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
         """Write an Avro state from scratch: no tombstones, few manifests. Data files stay as they are."""
+
+    def cleanup(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> CleanupInfo:
+        """Delete what of the log is older than the table's retention. A dry run only tells what would go."""
 
     def state(self, table: str) -> StateInfo:
         """How the newest state of a table does."""

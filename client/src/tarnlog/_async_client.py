@@ -22,6 +22,7 @@ from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
     CheckpointInfo,
+    CleanupInfo,
     CommitRecord,
     Health,
     NotInLog,
@@ -307,6 +308,9 @@ class AsyncClient:
 
     async def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
         return await self._long(_calls.compact(table), on_progress)
+
+    async def cleanup(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> CleanupInfo:
+        return await self._long(_calls.cleanup(table, dry_run), on_progress)
 
     async def state(self, table: str) -> StateInfo:
         return await self._call(_calls.state(table))

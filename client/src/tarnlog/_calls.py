@@ -14,6 +14,7 @@ from tarnlog._errors import InvalidRequest
 from tarnlog._exchange import Answer, Call, Request
 from tarnlog._results import (
     CheckpointInfo,
+    CleanupInfo,
     CommitRecord,
     Health,
     SessionInfo,
@@ -279,6 +280,12 @@ def checkpoint(table: str, format: StateFormat | None) -> Call[CheckpointInfo]: 
 def compact(table: str) -> Call[CheckpointInfo]:
     request = Request(method="POST", path=table_path(table, "compact"), headers=JSON, body=b"{}")
     return Call(request=request, read=reading(CheckpointInfo))
+
+
+def cleanup(table: str, dry_run: bool) -> Call[CleanupInfo]:
+    content = body(dry_run=dry_run or None)
+    request = Request(method="POST", path=table_path(table, "cleanup"), headers=JSON, body=content)
+    return Call(request=request, read=reading(CleanupInfo))
 
 
 def state(table: str) -> Call[StateInfo]:

@@ -21,6 +21,7 @@ from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
     CheckpointInfo,
+    CleanupInfo,
     CommitRecord,
     Health,
     NotInLog,
@@ -303,6 +304,9 @@ class Client:
 
     def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
         return self._long(_calls.compact(table), on_progress)
+
+    def cleanup(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> CleanupInfo:
+        return self._long(_calls.cleanup(table, dry_run), on_progress)
 
     def state(self, table: str) -> StateInfo:
         return self._call(_calls.state(table))

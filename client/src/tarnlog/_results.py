@@ -119,6 +119,25 @@ class StateInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     status: str = "none"
 
 
+class CleanupInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a cleanup of a table's log deleted, or would delete (`status` is `dry-run`).
+
+    `floor` is the oldest version that can be read. Other statuses: `success`; `partial`, when some deletions failed;
+    `disabled` by `cleanup.enabled`; `anchor-damaged`, when nothing was deleted because the floor's state is broken.
+    """
+
+    table_name: str
+    status: str
+    floor: int = 0
+    checkpoint_version: int | None = None
+    versions_deleted: int = 0
+    checkpoints_deleted: int = 0
+    states_deleted: int = 0
+    manifests_deleted: int = 0
+    files_preserved: int = 0
+    message: str = ""
+
+
 class OrphanInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """A data file that nothing leads to."""
 

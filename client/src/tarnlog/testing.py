@@ -33,6 +33,7 @@ from tarnlog._fake_table import FakeTable, must_be_live, rejected
 from tarnlog._long import OnProgress, OperationInfo, Progress
 from tarnlog._results import (
     CheckpointInfo,
+    CleanupInfo,
     CommitRecord,
     Health,
     NotInLog,
@@ -394,6 +395,18 @@ class FakeTarnlog:
 
     def compact(self, table: str, *, on_progress: OnProgress | None = None) -> CheckpointInfo:
         return self.checkpoint(table, "avro", on_progress=on_progress)
+
+    def cleanup(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> CleanupInfo:
+        with self._lock:
+            found = self._table(table)
+            newest = found.newest_state
+            return CleanupInfo(
+                table_name=table,
+                status="dry-run" if dry_run else "success",
+                checkpoint_version=newest.version if newest is not None else None,
+                files_preserved=found.head + 1 + (newest is not None),
+                message="the fake keeps every version",
+            )
 
     def state(self, table: str) -> StateInfo:
         found = self._table(table)

@@ -73,6 +73,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "state": states.state,
         "checkpoint": states.checkpoint,
         "compact": states.compact,
+        "cleanup": states.cleanup,
     },
 }
 for _panel, _commands in _COMMANDS.items():

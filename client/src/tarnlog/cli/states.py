@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog._results import CheckpointInfo, StateInfo
+from tarnlog._results import CheckpointInfo, CleanupInfo, StateInfo
 from tarnlog.cli import humane
 from tarnlog.cli.connector import Json, TableArgument, connect
 from tarnlog.cli.output import Output, grid, row
@@ -36,6 +36,26 @@ def compact(ctx: typer.Context, table: TableArgument, json: Json = False) -> Non
     _wrote(out, written)
 
 
+def cleanup(
+    ctx: typer.Context,
+    table: TableArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete versions, states and manifests of the log that are older than the table's retention.
+
+    The service does this by itself every few hours. Data files stay: they are vacuum's.
+    """
+    out = Output(json)
+    with out.working(f"Cleaning up the log of {table}", long=True) as work:
+        done = connect(ctx).cleanup(table, dry_run=dry_run, on_progress=work)
+    if json:
+        out.document(done)
+        return
+    out.show(_cleaned(done))
+    out.note(f"{done.message[:1].upper()}{done.message[1:]}.")
+
+
 def state(ctx: typer.Context, table: TableArgument, json: Json = False) -> None:
     """Show how the newest state of a table does."""
     out = Output(json)
@@ -58,6 +78,25 @@ def _wrote(out: Output, written: CheckpointInfo) -> None:
         return
     files = humane.plural(written.num_files, "file")
     out.show(f"Wrote a state of {written.table_name} at version {written.checkpoint_version}: {files}.")
+
+
+def _cleaned(done: CleanupInfo) -> object:
+    facts = grid("", "")
+    facts.show_header = False
+    for label, value in (
+        ("table", done.table_name),
+        ("status", done.status),
+        ("to delete" if done.status == "dry-run" else "deleted", ""),
+        ("  versions", done.versions_deleted),
+        ("  checkpoints", done.checkpoints_deleted),
+        ("  states", done.states_deleted),
+        ("  manifests", done.manifests_deleted),
+        ("kept", done.files_preserved),
+        ("oldest version", done.floor),
+        ("newest state", "none" if done.checkpoint_version is None else done.checkpoint_version),
+    ):
+        row(facts, label, value)
+    return facts
 
 
 def _facts(found: StateInfo) -> object:

@@ -90,5 +90,11 @@ class WriteCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     format: StateFormat | None = None
 
 
+class CleanUp(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """A cleanup of a table's log; a dry run only tells what would go."""
+
+    dry_run: bool = False
+
+
 class WriteCompaction(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A state to be written from scratch. There is nothing to choose yet."""

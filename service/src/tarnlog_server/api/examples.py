@@ -120,6 +120,18 @@ CHECKPOINT: dict[str, Any] = {
     "protocolVersion": 4,
     "isMultiPart": False,
 }
+CLEANUP: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "success",
+    "checkpointVersion": 4200,
+    "versionsDeleted": 130,
+    "checkpointsDeleted": 0,
+    "statesDeleted": 12,
+    "manifestsDeleted": 7,
+    "filesPreserved": 4105,
+    "floor": 130,
+    "message": "the floor moved to version 260: versions below it are deleted after 24 hours",
+}
 STATE: dict[str, Any] = {
     "tableName": "sales.orders",
     "format": "avro-state",

@@ -1,4 +1,4 @@
-"""States over HTTP: write one now, write one from scratch, and see how a table's newest one does."""
+"""States over HTTP: write one now or from scratch, see how the newest one does, and let go of what is old."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tarnlog.protocol.tables import WriteCheckpoint, WriteCompaction
+from tarnlog.protocol.tables import CleanUp, WriteCheckpoint, WriteCompaction
 from tarnlog_server.api.answers import json_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as
-from tarnlog_server.api.examples import CHECKPOINT, STATE
+from tarnlog_server.api.examples import CHECKPOINT, CLEANUP, STATE
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.operations import STILL_RUNNING, long_answer
 from tarnlog_server.api.parameters import NoQuery
 from tarnlog_server.usecases.checkpoints import CheckpointView, StateView
+from tarnlog_server.usecases.cleanup import CleanupView
 from tarnlog_server.usecases.coordinator import Coordinator
 
 _CHECKPOINT = msgspec.json.Decoder(WriteCheckpoint)
 _COMPACTION = msgspec.json.Decoder(WriteCompaction)
+_CLEANUP = msgspec.json.Decoder(CleanUp)
 _TAG = "states"
 # An older table is first raised to the protocol that has states, which is a commit like any other.
 _WRITING = (
@@ -68,6 +70,21 @@ class StateRoutes:
             facts=_facts,
         )
 
+    async def cleanup(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        body = await read_body(request, self._limits, self._coordinator.world)
+        wanted = body_as(_CLEANUP, body) if body else CleanUp()
+        return await long_answer(
+            request,
+            self._coordinator.operations,
+            "cleanup",
+            lambda progress: self._coordinator.cleanup.cleanup(
+                table_of(request), dry_run=wanted.dry_run, progress=progress
+            ),
+            parameters=wanted.dry_run,
+            facts=_cleaned,
+        )
+
     async def state(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         return json_answer(await self._coordinator.checkpoints.describe(table_of(request)))
@@ -110,6 +127,26 @@ class StateRoutes:
                 problems=_WRITING,
             ),
             Operation(
+                id="cleanup",
+                method="POST",
+                path="/v1/tables/{table}/cleanup",
+                endpoint=self.cleanup,
+                tag=_TAG,
+                summary="Delete what of the log is older than its retention",
+                description="Versions below the floor, superseded checkpoints and states, manifests that no state "
+                "uses; then the floor moves on. With `dryRun` nothing changes and the answer tells what would go. "
+                "`status` is `success`, `dry-run`, `partial` (some deletions failed; the next cleanup tries again), "
+                "`disabled` by `cleanup.enabled`, or `anchor-damaged`: the floor's state is broken, and nothing was "
+                "deleted. Sent twice, it does no harm. Needs scope `write`.",
+                scope="write",
+                changes="cleanup",
+                body=CleanUp,
+                body_optional=True,
+                example={"dryRun": True},
+                results={200: Result("What was deleted, or would be", CleanupView, CLEANUP), **STILL_RUNNING},
+                problems=_WRITING,
+            ),
+            Operation(
                 id="describeState",
                 method="GET",
                 path="/v1/tables/{table}/state",
@@ -125,3 +162,7 @@ class StateRoutes:
 
 def _facts(written: CheckpointView) -> dict[str, Any]:
     return {"version": written.checkpoint_version, "files": written.num_files}
+
+
+def _cleaned(done: CleanupView) -> dict[str, Any]:
+    return {"outcome": done.status, "versions": done.versions_deleted, "floor": done.floor}

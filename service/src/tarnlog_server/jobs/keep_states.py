@@ -1,6 +1,7 @@
 """The background writer of states: looks every second which open tables are due, and writes a few at a time.
 
-Commits never wait for it: it works on immutable snapshots, and encodes off the event loop.
+Besides, one table at a time is cleaned up, each every few hours. Commits never wait for either: states are made of
+immutable snapshots and encoded off the event loop, and a cleanup only touches what no commit needs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _log = structlog.get_logger("tarnlog.jobs")
 async def keep_states(coordinator: Coordinator) -> None:
     """Run until cancelled. Each look costs a glance at every open table."""
     writing: set[asyncio.Task[None]] = set()
+    cleaning: set[asyncio.Task[None]] = set()
     resting: dict[str, float] = {}
     try:
         while True:
@@ -34,6 +36,7 @@ async def keep_states(coordinator: Coordinator) -> None:
             now = coordinator.world.monotonic()
             for place in [place for place, until in resting.items() if until <= now]:
                 del resting[place]
+            _clean_one(coordinator, cleaning)
             for table in coordinator.open_tables.opened():
                 if len(writing) >= AT_ONCE:
                     break
@@ -47,9 +50,29 @@ async def keep_states(coordinator: Coordinator) -> None:
                     # Let it take its table, so that the next look does not see it as due.
                     await asyncio.sleep(0)
     finally:
-        for task in writing:
+        for task in writing | cleaning:
             task.cancel()
-        await asyncio.gather(*writing, return_exceptions=True)
+        await asyncio.gather(*writing, *cleaning, return_exceptions=True)
+
+
+def _clean_one(coordinator: Coordinator, cleaning: set[asyncio.Task[None]]) -> None:
+    """Begin to clean up a table that is due, if none is being cleaned up."""
+    if cleaning:
+        return
+    coordinator.cleanup.forget_closed()
+    table = next((one for one in coordinator.open_tables.opened() if coordinator.cleanup.due(one)), None)
+    if table is not None:
+        task = asyncio.create_task(_cleaned(coordinator, table))
+        cleaning.add(task)
+        task.add_done_callback(cleaning.discard)
+
+
+async def _cleaned(coordinator: Coordinator, table: OpenTable) -> None:
+    """Clean up. A fault of our own is told; it is tried again when the table is due again."""
+    try:
+        await coordinator.cleanup.keep(table)
+    except Exception as error:
+        _log.error("a cleanup crashed", table=str(table.live.name), exc_info=error)
 
 
 async def _kept(coordinator: Coordinator, table: OpenTable, reason: Reason, resting: dict[str, float]) -> None:

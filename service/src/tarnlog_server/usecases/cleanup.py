@@ -19,6 +19,7 @@ from tarnlog_server.usecases.commits import check_writable
 from tarnlog_server.usecases.log_listing import Directories
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.operations import Progress, unheard
+from tarnlog_server.usecases.purge import purge
 
 _log = logging.getLogger(__name__)
 EVERY_SECONDS = 4 * 3600.0
@@ -75,7 +76,9 @@ class Cleanup:
     def due(self, table: OpenTable) -> bool:
         """Whether an open table should be cleaned up now. Costs a look at the clock."""
         live = table.live
-        if live.read_only or not live.opened or live.head.dropped or not live.setting("cleanup.enabled"):
+        if live.read_only or not live.opened:
+            return False
+        if not live.purged if live.head.dropped else not live.setting("cleanup.enabled"):
             return False
         world = self._tables.world
         at = self._next.get(live.location)
@@ -88,6 +91,9 @@ class Cleanup:
         """Clean up a table that is due; whether it went well. What goes wrong is told to logs and metrics only."""
         self._later(table)
         try:
+            if table.live.head.dropped:
+                await purge(table.live, self._tables.world)
+                return True
             check_writable(table)
             done = await self._run(table, dry=False, progress=unheard)
         except (StoreError, CorruptObject, ProblemError) as error:
@@ -118,6 +124,8 @@ class Cleanup:
                 self._later(table)
             started = world.monotonic()
             head = await live.refresh(0)
+            if head.dropped:
+                raise ProblemError("table-not-found", f"table {live.name} was dropped")
             foreign = await live.foreign_writer(0)
             if foreign is not None:
                 raise foreign  # what it wrote is nowhere else, and must not be taken for what nobody needs

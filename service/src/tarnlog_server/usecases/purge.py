@@ -34,6 +34,7 @@ async def purge(live: LiveTable, world: World) -> int:
         for attempt in range(SETTLE_ATTEMPTS):
             try:
                 await store.put_if_absent(paths.floor(last), b"")
+                live.purged = True
                 break
             except OutcomeUnknown:
                 if attempt == SETTLE_ATTEMPTS - 1:
