@@ -86,7 +86,7 @@ def test_dead_rows_are_given_back_and_old_snapshots_stay_valid() -> None:
     state.advance(record(3, (remove(f"f{count}"), add("new"))))
     assert state.head.files is not before.files
     assert (len(state.head.files), state.head.files.dead_rows) == (state.head.num_files, 0)
-    left = [f"f{count - 1}", *(f"f{n}" for n in range(count + 1, count + 5)), "new"]
+    left = [*(f"f{n}" for n in range(count + 1, count + 5)), f"f{count - 1}", "new"]
     assert [file.path for _, file in state.head.rows()] == left
     state.advance(record(4, (remove("new"), add("newer"))))
     assert [file.path for _, file in state.head.rows()] == [*left[:-1], "newer"]
