@@ -289,6 +289,16 @@ async def test_a_floor_without_its_state_deletes_nothing(place: Place) -> None:
     assert place.store.deletes == []
 
 
+async def test_a_writer_that_did_not_stop_deletes_nothing(place: Place) -> None:
+    await place.write("orphan")
+    place.age()
+    hint = b'{"version":7,"size":1,"sizeInBytes":1,"numFiles":1,"createdTime":1,"format":"avro-state"}'
+    await place.store.put(f"{place.log}_last_checkpoint", hint)
+    with refused("foreign-writer-detected"):
+        await place.vacuum()
+    assert place.data() == {"orphan"}
+
+
 # While others work
 
 

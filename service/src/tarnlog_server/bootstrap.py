@@ -93,6 +93,7 @@ class Service:
             cache_ttl_seconds=settings.cache_ttl_seconds,
             cache_max_versions=settings.cache_max_versions,
             max_open_tables=settings.max_open_tables,
+            operation_wait_seconds=settings.operation_wait_seconds,
             columns=column_reader(),
         )
 

@@ -70,6 +70,7 @@ class Settings(BaseSettings):
     test_store_delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     hedge: Literal["auto", "on", "off"] = "auto"
     background_states: bool = True
+    operation_wait_seconds: Seconds = 3.0
 
     @field_validator("log_level", mode="before")
     @classmethod

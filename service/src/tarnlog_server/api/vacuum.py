@@ -72,7 +72,13 @@ class VacuumRoutes:
                 body_optional=True,
                 example={"dryRun": False, "retentionHours": 168},
                 results={200: Result("What was deleted, or would be", VacuumView, VACUUM), **STILL_RUNNING},
-                problems=("table-read-only", "protocol-not-supported", "too-many-waiting", "not-ready"),
+                problems=(
+                    "table-read-only",
+                    "foreign-writer-detected",
+                    "protocol-not-supported",
+                    "too-many-waiting",
+                    "not-ready",
+                ),
             ),
         ]
 

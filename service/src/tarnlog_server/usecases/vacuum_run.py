@@ -146,6 +146,9 @@ class VacuumRun:
         head = await live.refresh(0)
         if head.dropped:
             raise ProblemError("table-not-found", f"table {live.name} was dropped while it was vacuumed")
+        foreign = await live.foreign_writer(0)
+        if foreign is not None:
+            raise foreign  # what it wrote is in no version that could be read
         if self._known_to is None:
             self._known_to = await self._read_base()
         await self._read_versions(self._known_to + 1, head.version)
