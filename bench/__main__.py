@@ -6,7 +6,10 @@ import argparse
 import importlib
 import sys
 
-BENCHMARKS = {"commit": ("bench.commit", "commits per second and latency, beside the peers")}
+BENCHMARKS = {
+    "commit": ("bench.commit", "commits per second and latency, beside the peers"),
+    "open": ("bench.open", "opening a table from states and by replay, beside deltalake"),
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -45,14 +45,14 @@ class FileColumns:
         versions = _joined(_longs(batch.column("addedAtVersion")) for batch in self._batches)
         times = _joined(_longs(batch.column("addedAtTimestamp")) for batch in self._batches)
         order = self._order(versions)
-        self._place = _array("Q", order)
+        self._place = as_array("Q", order)
         """Where the row of each index lies among all batches."""
-        self._added_at = _array("q", _arrow(versions).take(order))
-        self._added_time = _array("q", _arrow(times).take(order))
-        in_order = _arrow(hashes).take(order)
+        self._added_at = as_array("q", as_arrow(versions).take(order))
+        self._added_time = as_array("q", as_arrow(times).take(order))
+        in_order = as_arrow(hashes).take(order)
         by_hash = pc.sort_indices(in_order)
-        self._row_by_hash = _array("Q", by_hash)
-        self._hashes = _array("q", in_order.take(by_hash))
+        self._row_by_hash = as_array("Q", by_hash)
+        self._hashes = as_array("q", in_order.take(by_hash))
 
     @classmethod
     def live(
@@ -96,6 +96,11 @@ class FileColumns:
             block = rows[start : start + LARGEST_BLOCK]
             for row, add in zip(block, self._block(block), strict=True):
                 yield StateFile(add, self._added_at[row], self._added_time[row])
+
+    def paths(self) -> Iterator[str]:
+        """The paths of all files. Costs a list of them."""
+        texts = [path for batch in self._batches for path in batch.column("path").to_pylist()]
+        return map(texts.__getitem__, self._place)
 
     def added_at(self, index: int) -> int:
         """The version that added a row."""
@@ -148,16 +153,13 @@ class FileColumns:
 
     def stored_rows(self) -> array[int]:
         """The row of each stored entry, in the order of storage."""
-        rows = array("Q", bytes(8 * len(self)))
-        for row, place in enumerate(self._place):
-            rows[place] = row
-        return rows
+        return as_array("Q", pc.sort_indices(as_arrow(self._place)))
 
     def _order(self, versions: array[int]) -> pa.Array:
         if not self._batches:
             return pa.array([], pa.uint64())
         paths = pa.chunked_array([batch.column("path") for batch in self._batches])
-        table = pa.table({"version": pa.chunked_array([_arrow(versions)]), "path": paths})
+        table = pa.table({"version": pa.chunked_array([as_arrow(versions)]), "path": paths})
         return pc.sort_indices(table, sort_keys=[("version", "ascending"), ("path", "ascending")])
 
     def _found(self, key: str) -> Iterator[int]:
@@ -180,7 +182,7 @@ class FileColumns:
 
     def _repeated(self) -> set[int]:
         """All rows but the newest of each path that occurs more than once. Only another writer leaves such."""
-        hashes = _arrow(self._hashes)
+        hashes = as_arrow(self._hashes)
         same = pc.indices_nonzero(pc.equal(hashes.slice(1), hashes.slice(0, max(0, len(hashes) - 1))))
         older: set[int] = set()
         for at in same.to_pylist():
@@ -253,10 +255,10 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _longs(column: pa.Array) -> array[int]:
-    return _array("q", column)
+    return as_array("q", column)
 
 
-def _array(kind: str, column: pa.Array) -> array[int]:
+def as_array(kind: str, column: pa.Array) -> array[int]:
     """The numbers of a column without nulls, copied as bytes."""
     found = array(kind)
     size = found.itemsize
@@ -266,8 +268,10 @@ def _array(kind: str, column: pa.Array) -> array[int]:
     return found
 
 
-def _arrow(numbers: array[int]) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+def as_arrow(numbers: array[int]) -> pa.Array:
+    """Numbers as a column, not copied."""
+    kind = pa.uint64() if numbers.typecode == "Q" else pa.int64()
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _joined(parts: Iterator[array[int]]) -> array[int]:

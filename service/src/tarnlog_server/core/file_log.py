@@ -11,10 +11,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from itertools import chain
+from operator import attrgetter
 from typing import Protocol
 
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
+
+_PATH = attrgetter("path")
 
 
 class Segment(Protocol):
@@ -32,6 +36,10 @@ class Segment(Protocol):
 
     def rows(self, start: int) -> Iterator[Add]:
         """All files from a row on; made in blocks, which is several times cheaper than one by one."""
+        ...
+
+    def paths(self) -> Iterator[str]:
+        """The paths of all files, as they are written in the log."""
         ...
 
     def added_at(self, index: int) -> int:
@@ -129,6 +137,17 @@ class FileLog:
             gone = removed_at.get(index)
             if gone is None or gone > version:
                 yield index, self._rows[index - self._base]
+
+    def paths(self, version: int, length: int) -> Iterator[str]:
+        """The paths of the view at `version`."""
+        removed_at = self._removed_at
+        packed = () if self._segment is None else self._segment.paths()
+        for index, path in enumerate(chain(packed, map(_PATH, self._rows))):
+            if index >= length:
+                return
+            gone = removed_at.get(index)
+            if gone is None or gone > version:
+                yield path
 
     def added_at(self, row: int) -> int:
         """The version that added a row. Rows are in the order of these versions, also after compaction."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tarnlog.protocol.actions import MetaData
-from tarnlog_server.codec.file_columns import FileColumns
+from tarnlog_server.codec.file_columns import FileColumns, as_array, as_arrow
 from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.core.compaction_plan import Rank, partition_rank
 from tarnlog_server.core.finalize import schema_of
@@ -143,10 +143,14 @@ class _Sorting:
         """The rows in order."""
         if not self._paths:
             return array("Q")
-        places = {number: place for place, (_, number) in enumerate(sorted(self._numbers.items()))}
-        places[_DEAD] = _DEAD
-        partitions = array("q", map(places.__getitem__, self._partitions))
-        table = pa.table({"partition": pa.array(partitions), "path": pa.chunked_array(self._paths)})
+        # Arrow does the rest: it lets other threads run, which a loop over all rows in C does not.
+        places = pa.array([number for _, number in sorted(self._numbers.items())], pa.uint64())
+        place_of = pc.sort_indices(places)
+        numbers = as_arrow(self._partitions)
+        alive = pc.indices_nonzero(pc.not_equal(numbers, _DEAD))
+        paths = pa.chunked_array(self._paths)
+        if len(alive) < len(numbers):
+            paths = paths.take(alive)
+        table = pa.table({"partition": place_of.take(numbers.take(alive)), "path": paths})
         order = pc.sort_indices(table, sort_keys=[("partition", "ascending"), ("path", "ascending")])
-        dead = self._partitions.count(_DEAD)
-        return array("Q", map(self._rows.__getitem__, order.slice(dead).to_pylist()))
+        return as_array("Q", as_arrow(self._rows).take(alive.take(order)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
 from tarnlog_server.codec.checkpoint_parquet import decode_parquet_info, decode_parquet_part
@@ -76,6 +76,8 @@ class States:
         self._paths = log.paths
         self._world = world
         self._foreign = ForeignFacts(log)
+        self.distrusted: frozenset[tuple[int, Kind]] = frozenset()
+        """States that are whole and yet wrong, as an audit found: they are passed over until they are replaced."""
         self._entries = StateEntries(log, world)
 
     async def newest(
@@ -101,7 +103,7 @@ class States:
                 if (at_most is not None and ref.version > at_most) or (ref.version, ref.kind) in tried:
                     continue
                 tried.add((ref.version, ref.kind))
-                if ours and ref.foreign:
+                if (ours and ref.foreign) or (ref.version, ref.kind) in self.distrusted:
                     continue
                 loaded = await self.believed(ref, broken, ours=ours)
                 if loaded is not None:
@@ -234,6 +236,10 @@ class States:
             detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
         return Loaded(ref, State(manifest.facts, files, manifest.ours), ids, manifest)
+
+    async def files(self, manifest: StateManifest, infos: Sequence[ManifestInfo]) -> Iterable[StateFile]:
+        """The files that some manifests of a state show. Raises CorruptObject, StoreError."""
+        return await self._entries.live_of(manifest, infos)
 
     async def _ids_of(self, version: int, manifest: StateManifest) -> CommitIdRun | None:
         return await self._ids(self._paths.state_ids(version)) if manifest.ours else None

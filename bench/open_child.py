@@ -1,0 +1,102 @@
+"""One cold measurement of the open benchmark: a process of its own, `python -m bench.open_child '{"work": ...}'`.
+
+Cold means that nothing of the table is in this process; libraries are loaded before the clock starts, and the files lie
+in the page cache, for every system alike. Prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.open_tables import NAME, add_line, commit, service, states_of
+from tarnlog.protocol.predicates import parse_predicate
+from tarnlog_server.adapters.datafusion_columns import column_reader
+from tarnlog_server.codec.state_avro import encode_manifest
+from tarnlog_server.usecases.pruned_files import matching
+from tarnlog_server.usecases.state_read import Kind, StateRef
+
+DAY = {"op": "eq", "column": "day", "value": "2024-06-17"}
+
+
+def peak_mb() -> float:
+    """The most memory this process ever used; 0 where the system does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def _warm() -> None:
+    reader = column_reader()
+    if reader is not None:
+        reader.read_avro(encode_manifest([]).data)
+
+
+async def opened(setting: dict[str, Any]) -> dict[str, Any]:
+    """Open a table, then list the paths of all its files."""
+    replica = service(Path(setting["folder"]))
+    start = time.perf_counter()
+    view = await replica.snapshots.snapshot(NAME, None, None, 0)
+    ready = time.perf_counter()
+    paths = list(replica.open_tables.opened()[0].live.head.paths())
+    listed = time.perf_counter()
+    base = replica.open_tables.opened()[0].live.base
+    found = {
+        "open_ms": (ready - start) * 1e3,
+        "list_ms": (listed - ready) * 1e3,
+        "files": len(paths),
+        "version": view.version,
+        "source": "replay" if base is None else base.ref.kind.value,
+    }
+    await replica.close(1)
+    return found
+
+
+async def planned(setting: dict[str, Any]) -> dict[str, Any]:
+    """Which files of one day there are, from the newest state alone."""
+    states, predicate = states_of(Path(setting["folder"])), parse_predicate(DAY)
+    start = time.perf_counter()
+    hint = await states.hint()
+    if hint is None:
+        raise RuntimeError("there is no state to plan on")
+    kind = Kind(hint.format if hint.format in ("avro-state", "parquet") else "json")
+    found = await matching(states, StateRef(hint.version, kind), predicate)
+    spent = time.perf_counter() - start
+    return {"plan_ms": spent * 1e3, "files": len(found.files), "manifests": f"{found.manifests_read}/{found.manifests}"}
+
+
+async def grown(setting: dict[str, Any]) -> dict[str, Any]:
+    """Open a large table, add ten files, write an incremental state, then one from scratch."""
+    replica = service(Path(setting["folder"]))
+    start = time.perf_counter()
+    view = await replica.snapshots.snapshot(NAME, None, None, 0)
+    ready = time.perf_counter()
+    opened_mb = peak_mb()
+    await commit(replica, [add_line(10_000_000 + number, 3) for number in range(10)])
+    added = time.perf_counter()
+    await replica.checkpoints.checkpoint(NAME, "avro")
+    kept = time.perf_counter()
+    found = {
+        "open_ms": (ready - start) * 1e3,
+        "incremental_ms": (kept - added) * 1e3,
+        "files": view.num_files,
+        "open_peak_mb": opened_mb,
+    }
+    if setting["compact"]:
+        await replica.checkpoints.compact(NAME)
+        found |= {"compact_s": time.perf_counter() - kept, "write_peak_mb": peak_mb()}
+    await replica.close(1)
+    return found
+
+
+WORK = {"open": opened, "plan": planned, "grow": grown}
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    _warm()
+    print(json.dumps(asyncio.run(WORK[given["work"]](given))))

@@ -1,0 +1,200 @@
+"""The pieces of work of the open benchmark: histories, many files, a cold plan, a million files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.open_tables import appended, checkpoint, forget_states, rolling, state_bytes
+from bench.peer_runs import ROOT, PeerError, python_of
+from bench.progress import say
+from bench.quiet import busy_share
+
+FORMATS = ("avro", "json", "parquet")
+LIVE = 10
+"""Live files of every history: what differs is how long it took to come to them."""
+
+
+class OpenSize(msgspec.Struct, frozen=True):
+    """How far to go."""
+
+    rounds: int
+    histories: tuple[int, ...]
+    files: int
+    """Files of the table that is compared with deltalake's."""
+    planned: int
+    grown: int
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Opening one table from one source, the median of cold processes."""
+
+    system: str
+    source: str
+    versions: int
+    files: int
+    open_ms: float
+    list_ms: float
+    state_bytes: int = 0
+    rounds: list[float] = []
+
+    @property
+    def total_ms(self) -> float:
+        return self.open_ms + self.list_ms
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A cold plan with a partition filter."""
+
+    source: str
+    files: int
+    found: int
+    plan_ms: float
+    manifests: str
+
+
+class Grown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a large table costs to open and to write."""
+
+    files: int
+    open_ms: float
+    incremental_ms: float
+    open_peak_mb: float
+    compact_s: float = 0.0
+    write_peak_mb: float = 0.0
+
+
+class OpenBench:
+    """Makes tables below a scratch folder and measures them."""
+
+    def __init__(self, scratch: Path, size: OpenSize) -> None:
+        self._scratch = scratch
+        self._size = size
+        self.busy: list[float] = []
+
+    def histories(self) -> list[Opened]:
+        """Opening from every format and by replay, against the length of the history, for the same live files."""
+        found = []
+        for versions in self._size.histories:
+            folder = self._folder(f"rolling-{versions}")
+            say(f"making a history of {versions} versions")
+            asyncio.run(rolling(folder, versions, LIVE))
+            found += self._each_format(folder, versions)
+        return found
+
+    def many_files(self) -> list[Opened]:
+        """As many files in as many versions (what deltalake opens too), and in ten."""
+        found = []
+        for versions in (10, self._size.files):
+            folder = self._folder(f"appended-{versions}")
+            say(f"making {self._size.files} files in {versions} versions")
+            asyncio.run(appended(folder, versions, self._size.files))
+            found += self._each_format(folder, versions)
+        return found
+
+    def deltalake(self, found: dict[str, str]) -> list[Opened]:
+        """deltalake on the same number of versions and files. Raises PeerError."""
+        versions, rounds = self._size.files, min(self._size.rounds, 3)
+        setting = {"folder": str(self._folder("delta")), "versions": versions, "rounds": rounds}
+        say(f"deltalake: {versions} versions")
+        command = [str(python_of("lake")), "-m", "bench.peers.delta_open", json.dumps(setting)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PeerError((done.stderr.strip().splitlines() or ["no message"])[-1])
+        answer = json.loads(done.stdout.splitlines()[-1])
+        found.update(answer["versions"])
+        return [
+            Opened(
+                system="deltalake",
+                source={"json": "replay", "checkpoint": "parquet"}[source],
+                versions=versions,
+                files=answer[source][0][2],
+                open_ms=statistics.median(one[0] for one in answer[source]),
+                list_ms=statistics.median(one[1] for one in answer[source]),
+                rounds=[round(one[0] + one[1], 2) for one in answer[source]],
+            )
+            for source in ("json", "checkpoint")
+        ]
+
+    def plans(self) -> list[Planned]:
+        """A cold plan for one day of a year."""
+        folder = self._folder("planned")
+        say(f"making {self._size.planned} files to plan on")
+        asyncio.run(appended(folder, 4, self._size.planned))
+        found = []
+        for form in FORMATS:
+            forget_states(folder)
+            asyncio.run(checkpoint(folder, form))
+            runs = [self._child(work="plan", folder=str(folder)) for _ in range(self._size.rounds)]
+            found.append(
+                Planned(
+                    source=form,
+                    files=self._size.planned,
+                    found=runs[0]["files"],
+                    plan_ms=statistics.median(run["plan_ms"] for run in runs),
+                    manifests=runs[0]["manifests"],
+                )
+            )
+            say(f"plan from {form}: {found[-1].plan_ms:.0f} ms")
+        return found
+
+    def growth(self) -> list[Grown]:
+        """Ten new files on a small and on a large table, and the memory of the large one."""
+        found = []
+        for files in (10_000, self._size.grown):
+            folder = self._folder(f"grown-{files}")
+            say(f"making a table of {files} files")
+            asyncio.run(appended(folder, max(1, files // 50_000), files))
+            asyncio.run(checkpoint(folder, "avro"))
+            run = self._child(work="grow", folder=str(folder), compact=files == self._size.grown)
+            found.append(Grown(**{**run, "files": files}))
+            say(f"{files} files: open {found[-1].open_ms:.0f} ms, incremental state {found[-1].incremental_ms:.0f} ms")
+        return found
+
+    def _each_format(self, folder: Path, versions: int) -> list[Opened]:
+        found = [self._measured(folder, versions, "replay")]
+        for form in FORMATS:
+            asyncio.run(checkpoint(folder, form))
+            found.append(self._measured(folder, versions, form))
+            forget_states(folder)
+        return found
+
+    def _measured(self, folder: Path, versions: int, source: str) -> Opened:
+        self.busy.append(busy_share())
+        rounds = self._size.rounds if source != "replay" or versions < 1000 else min(self._size.rounds, 3)
+        runs = [self._child(work="open", folder=str(folder)) for _ in range(rounds)]
+        names = {"avro-state": "avro"}
+        if any(names.get(run["source"], run["source"]) != source or run["version"] != versions for run in runs):
+            raise RuntimeError(f"asked for {source} at version {versions}, but the table was opened as {runs[0]}")
+        one = Opened(
+            system="tarnlog",
+            source=source,
+            versions=versions,
+            files=runs[0]["files"],
+            open_ms=statistics.median(run["open_ms"] for run in runs),
+            list_ms=statistics.median(run["list_ms"] for run in runs),
+            state_bytes=state_bytes(folder),
+            rounds=[round(run["open_ms"], 2) for run in runs],
+        )
+        say(f"{versions} versions, {one.files} files from {source}: {one.open_ms:.1f} ms")
+        return one
+
+    def _child(self, **setting: Any) -> dict[str, Any]:
+        command = [sys.executable, "-m", "bench.open_child", json.dumps(setting)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"a measurement failed: {done.stderr.strip().splitlines()[-1:]}")
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+    def _folder(self, name: str) -> Path:
+        folder = self._scratch / name
+        folder.mkdir(parents=True)
+        return folder
