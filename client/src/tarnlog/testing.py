@@ -6,8 +6,8 @@
     fake.next_commit(Unknown)                   # what the next commit answers instead
 
 Modelled: tables, blind appends, commit ids (a resend answers what happened then), invalid commits, the conflict rules
-`txn` and `delete-delete`, history, snapshots, files, changes, txns and skips. States
-are written when asked for, and never by themselves.
+`txn` and `delete-delete`, history, snapshots, files, changes, txns, skips and write sessions. States
+are written when asked for, and never by themselves. Vacuum finds nothing: there are no files.
 Not modelled: reads (filters, paths and isolation are taken and ignored, so `append` and `delete-read` never happen:
 script them), several commits in one version, retention and expiry, schema evolution rules, keys, storage,
 `register_table`.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import commits, log, serve, sessions, states, tables, vacuum, watch
+from tarnlog.cli import commits, log, operations, serve, sessions, states, tables, vacuum, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -48,7 +48,7 @@ def options(
 
 
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Service": {"serve": serve.serve},
+    "Service": {"serve": serve.serve, "operations": operations.operations},
     "Tables": {
         "tables": tables.tables,
         "create": tables.create,

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 
+from tarnlog.protocol.actions import Action
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.paths import LOG
 from tarnlog_server.codec.version_file import CorruptObject
@@ -28,6 +29,8 @@ PAGE = 500
 DELETES_AT_ONCE = 16
 MAX_EXAMPLES = 100
 KNOWN_FOLDERS = 10_000
+HASHED_ON_LOOP = 1000
+"""More names than this are hashed off the event loop: commits go on meanwhile."""
 
 
 class VacuumRun:
@@ -150,11 +153,12 @@ class VacuumRun:
         if foreign is not None:
             raise foreign  # what it wrote is in no version that could be read
         if self._known_to is None:
+            # What is removed later than this is live here, so it is among the files that are read.
+            removes = [remove for remove, _ in head.tombstones.values()]
+            self._references.add_removed(removes, self._now_ms - self._retention_ms)
             self._known_to = await self._read_base()
         await self._read_versions(self._known_to + 1, head.version)
         self._known_to = head.version
-        removes = [remove for remove, _ in head.tombstones.values()]
-        self._references.add_removed(removes, self._now_ms - self._retention_ms)
         return VacuumPlan(self._references, sessions, now_ms=self._now_ms, retention_ms=self._retention_ms)
 
     async def _read_base(self) -> int:
@@ -165,12 +169,18 @@ class VacuumRun:
         await self._world.run_blocking(lambda: self._references.add_files(add for _, add in snapshot.rows()))
         return first
 
+    async def _add_files(self, actions: list[Action]) -> None:
+        if len(actions) > HASHED_ON_LOOP:
+            await self._world.run_blocking(lambda: self._references.add_files(actions))
+        else:
+            self._references.add_files(actions)
+
     async def _read_versions(self, first: int, last: int) -> None:
         """What versions first..last added, whether or not it was removed again: time travel still leads there."""
         for start in range(first, last + 1, PARALLEL_READS):
             window = range(start, min(start + PARALLEL_READS, last + 1))
-            for record in await asyncio.gather(*map(self._record, window)):
-                self._references.add_files(record.actions)
+            records = await asyncio.gather(*map(self._record, window))
+            await self._add_files([action for record in records for action in record.actions])
             if last - first > PARALLEL_READS:
                 self._progress(window[-1] - first + 1, last - first + 1, "versions")
 
