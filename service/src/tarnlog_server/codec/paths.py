@@ -154,6 +154,10 @@ class LogPaths:
         """The commit ids known at a JSON or Parquet checkpoint."""
         return f"{self.checkpoints_prefix}{version:020d}.ids.bin"
 
+    def damaged(self, key: str) -> str:
+        """Where a repair keeps an object of a state that it put aside."""
+        return f"{self.root}_damaged/{self.relative(key)}"
+
     @property
     def sessions_prefix(self) -> str:
         return f"{self.root}_sessions/"

@@ -84,6 +84,7 @@ class Reason(enum.Enum):
     TOMBSTONES = "tombstones"
     MANIFESTS = "manifests"
     NO_BASE = "no-base"
+    REPAIR = "repair"
 
 
 def due(since: Since, settings: StateSettings, *, forced: bool = False) -> Reason | None:

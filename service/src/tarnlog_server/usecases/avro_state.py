@@ -14,7 +14,6 @@ from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import doc_mapping_registry
 from tarnlog_server.codec.damage import check_sha256
-from tarnlog_server.codec.state_avro import written_here
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tombstone, encode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
 from tarnlog_server.codec.table_state import StateFacts, StateFile
@@ -25,6 +24,7 @@ from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSettings, compaction
 from tarnlog_server.ports.object_store import ObjectMissing, PutResult
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.foreign_writers import is_foreign_state
 from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
 from tarnlog_server.usecases.manifest_write import ManifestWriter
 from tarnlog_server.usecases.open_log import Base
@@ -122,7 +122,7 @@ class AvroStateWriter:
         """Replaces only what is ours: another writer's state may be all there is of its version."""
         key = self._paths.state_manifest_avro(version)
         if await self._put(key, data, only_if_absent=True) is PutResult.EXISTS:
-            if not written_here(await self._live.log.store.get(key)):
+            if is_foreign_state(key, version, await self._live.log.store.get(key)):
                 raise foreign_writer_problem(self._live.name, key)
             await self._put(key, data)
 

@@ -114,6 +114,8 @@ class Checkpoints:
         live = table.live
         if live.read_only or not live.opened or live.head.dropped or live.location in self._busy:
             return None
+        if live.broken_states and live.setting("checkpoint.enabled"):
+            return Reason.REPAIR
         metadata = live.head.metadata
         return due(
             _since(live, self._tables.world.now_ms()), state_settings(metadata.configuration if metadata else {})
@@ -127,6 +129,10 @@ class Checkpoints:
             _log.warning("table %s: writing a state failed: %s", table.live.name, error)
             return False
         return True
+
+    async def rewrite(self, table: OpenTable, progress: Progress = unheard) -> Written:
+        """A state of the newest version that shares nothing with an older one. Raises StoreError, ProblemError."""
+        return await self._write(table, None, Reason.REPAIR, progress)
 
     async def _on_demand(
         self,
@@ -168,7 +174,10 @@ class Checkpoints:
         started = self._tables.world.monotonic()
         try:
             await self.raise_protocol(table, format)
+            compact = compact or reason is Reason.REPAIR
             written = await StateWriter(table.live, self._tables.world, progress).write(format=format, compact=compact)
+            if compact:
+                table.live.broken_states = False
         except Exception:
             telemetry.state_failed(format or str(table.live.setting("state.format")))
             raise

@@ -16,12 +16,14 @@ from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
+from tarnlog_server.usecases.repair import Repair
 from tarnlog_server.usecases.roots import Roots
 from tarnlog_server.usecases.sessions import Sessions
 from tarnlog_server.usecases.skips import Skips
 from tarnlog_server.usecases.snapshots import Snapshots
 from tarnlog_server.usecases.tables import Tables
 from tarnlog_server.usecases.vacuum import Vacuum
+from tarnlog_server.usecases.verify import Verify
 
 
 class Coordinator:
@@ -66,6 +68,8 @@ class Coordinator:
         self.tables = Tables(self.open_tables, self.commits, self.snapshots)
         self.checkpoints = Checkpoints(self.open_tables, self.commits)
         self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)
+        self.verifying = Verify(self.open_tables)
+        self.repairing = Repair(self.open_tables, self.verifying, self.checkpoints)
         self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
 
     async def close(self, grace_seconds: float = 10.0) -> None:

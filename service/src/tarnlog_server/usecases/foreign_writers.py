@@ -21,6 +21,17 @@ PAGE = 1000
 RECENT = 4
 
 
+def is_foreign_state(key: str, version: int, data: bytes) -> bool:
+    """Whether a `_manifest.avro` is another writer's. Ours is known by its marker; a damaged one is nobody's word."""
+    if written_here(data):
+        return False
+    try:
+        decode_state_manifest_avro(key, version, data)
+    except CorruptObject:
+        return False
+    return True
+
+
 @dataclasses.dataclass(slots=True)
 class _Directory:
     """What was listed of a state."""
@@ -84,11 +95,8 @@ class ForeignWriters:
             return False
         try:
             data = await self._log.store.get(suspect.key)
-            # Ours is there before the state is complete, and a damaged one is nobody's word.
-            if not written_here(data):
-                decode_state_manifest_avro(suspect.key, version, data)
-                if await self._tells_alone(version):
-                    return True
+            if is_foreign_state(suspect.key, version, data) and await self._tells_alone(version):
+                return True
         except (ObjectMissing, CorruptObject):
             pass
         self._cleared.add(seen)

@@ -24,7 +24,7 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.open_log import Base, LogOpener
 from tarnlog_server.usecases.pace import Pace
-from tarnlog_server.usecases.state_read import StateRef, States
+from tarnlog_server.usecases.state_read import Kind, StateRef, States
 from tarnlog_server.usecases.table_log import LogMissing, TableLog
 
 _log = logging.getLogger(__name__)
@@ -86,6 +86,9 @@ class LiveTable:
         """The oldest version that can be read."""
         self.first_file = 0
         """From which version on there are version files: before it, a table is only in another writer's states."""
+        self.broken_states = False
+        """Whether a state was passed over: then one from scratch is due, which readers find instead."""
+        self._known_broken: set[tuple[int, Kind]] = set()
         self.behind: str | None = None
         """The object that holds a version newer than the head, and cannot be read."""
         self._foreign_writers = ForeignWriters(log)
@@ -270,6 +273,10 @@ class LiveTable:
         """A state that cannot be believed costs a longer way to the same answer; the next one replaces it."""
         _log.warning("table %s: the state of version %s is passed over: %s", self.name, ref.version, reason)
         self._telemetry.state_broken(ref.kind.value)
+        if (ref.version, ref.kind) not in self._known_broken:
+            # Each only once: one that lies in the way of time travel must not be repaired for again and again.
+            self._known_broken.add((ref.version, ref.kind))
+            self.broken_states = True
 
     async def _look(self) -> None:
         tracker = self.tracker
