@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from typing import Any
 
 import httpx
@@ -99,6 +100,19 @@ def test_a_session_that_could_not_be_extended_says_so_before_the_commit() -> Non
         session._thread.join(2.0)  # type: ignore[union-attr]
         with pytest.raises(Expired, match="could not be extended"):
             session.check()
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "time"])
+def test_either_clock_ends_a_session(monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
+    fake = FakeTarnlog()
+    fake.create_table("s.t", SCHEMA)
+    with fake.write_session("s.t", ttl_seconds=900) as session:
+        session.check()
+        later = getattr(time, clock)() + 901
+        monkeypatch.setattr(f"tarnlog._sessions.time.{clock}", lambda: later)
+        with pytest.raises(Expired):
+            session.check()
+        monkeypatch.undo()
 
 
 def test_a_block_that_never_began_has_no_id() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -342,6 +343,15 @@ async def test_a_file_that_is_written_over_meanwhile_is_young(place: Place) -> N
     at_first_delete_page(place, lambda: place.write("f"))
     assert (await place.vacuum()).kept.young == 1
     assert place.data() == {"f"}
+
+
+async def test_two_replicas_at_once(place: Place) -> None:
+    other = place.warehouse.replica()
+    await place.write("a", *(f"o{number}" for number in range(40)))
+    await commit(place.replica, add_line("a"))
+    place.age()
+    await asyncio.gather(place.vacuum(), other.vacuum.vacuum(ORDERS, dry_run=False))
+    assert place.data() == {"a"}
 
 
 async def test_a_drop_meanwhile_ends_it(place: Place) -> None:

@@ -31,8 +31,13 @@ TRIES_PER_TTL = 3.0
 """A session is extended so often that a failed try or two do not matter."""
 
 
+def _now() -> tuple[float, float]:
+    """Both clocks: one stands still while a machine sleeps, the other may be set."""
+    return time.monotonic(), time.time()
+
+
 class _Covered:
-    """What both kinds know: the session, and until when it surely lasts, by this machine's own clock."""
+    """What both kinds know: the session, and until when it surely lasts, by this machine's own clocks."""
 
     def __init__(self, table: str, prefix: str, ttl_seconds: int) -> None:
         self.table = table
@@ -41,7 +46,7 @@ class _Covered:
         self.info: SessionInfo | None = None
         self.failure: TarnlogError | None = None
         """Why the last try to extend it failed; None when it did not."""
-        self._lasts_until = 0.0
+        self._asked_at = _now()
 
     @property
     def id(self) -> str:
@@ -51,7 +56,9 @@ class _Covered:
 
     def check(self) -> None:
         """Raise Expired when the session may have run out: files that it covered may be gone."""
-        if time.monotonic() >= self._lasts_until:
+        if self.info is None or any(
+            now - asked >= self.ttl_seconds for now, asked in zip(_now(), self._asked_at, strict=True)
+        ):
             why = f" ({self.failure.detail})" if self.failure is not None else ""
             raise Expired(
                 f"The write session of {self.table} could not be extended in time{why}: files that are not committed "
@@ -60,9 +67,9 @@ class _Covered:
                 status=410,
             )
 
-    def _took(self, info: SessionInfo, asked_at: float) -> None:
+    def _took(self, info: SessionInfo, asked_at: tuple[float, float]) -> None:
         # From when it was asked for: the service's clock began to run later, never earlier.
-        self.info, self.failure, self._lasts_until = info, None, asked_at + self.ttl_seconds
+        self.info, self.failure, self._asked_at = info, None, asked_at
 
     @property
     def _pause(self) -> float:
@@ -79,7 +86,7 @@ class WriteSession(_Covered):
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> WriteSession:
-        asked_at = time.monotonic()
+        asked_at = _now()
         self._took(self._api.begin_session(self.table, self.prefix, ttl_seconds=self.ttl_seconds), asked_at)
         self._thread = threading.Thread(target=self._extend, name=f"tarnlog session {self.id}", daemon=True)
         self._thread.start()
@@ -97,7 +104,7 @@ class WriteSession(_Covered):
 
     def _extend(self) -> None:
         while not self._done.wait(self._pause):
-            asked_at = time.monotonic()
+            asked_at = _now()
             try:
                 self._took(self._api.extend_session(self.table, self.id, ttl_seconds=self.ttl_seconds), asked_at)
             except TarnlogError as error:
@@ -113,7 +120,7 @@ class AsyncWriteSession(_Covered):
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AsyncWriteSession:
-        asked_at = time.monotonic()
+        asked_at = _now()
         self._took(await self._api.begin_session(self.table, self.prefix, ttl_seconds=self.ttl_seconds), asked_at)
         self._task = asyncio.create_task(self._extend(), name=f"tarnlog session {self.id}")
         return self
@@ -131,7 +138,7 @@ class AsyncWriteSession(_Covered):
     async def _extend(self) -> None:
         while True:
             await asyncio.sleep(self._pause)
-            asked_at = time.monotonic()
+            asked_at = _now()
             try:
                 self._took(await self._api.extend_session(self.table, self.id, ttl_seconds=self.ttl_seconds), asked_at)
             except TarnlogError as error:

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from hashlib import blake2b
+from posixpath import normpath
 
 from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import path_key
@@ -61,6 +62,9 @@ class References:
         self._keys.add(key)
         if key.startswith("/") or ":/" in key:
             self._elsewhere.add(file_name(key))
+        elif ".." in key:
+            # A name like any other in an object store, but other software may have gone that way.
+            self._keys.add(normpath(key))
 
     def add_files(self, actions: Iterable[object]) -> None:
         """The files of the adds among these, also those that a version removed again later."""
