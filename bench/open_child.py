@@ -40,7 +40,7 @@ async def opened(setting: dict[str, Any]) -> dict[str, Any]:
     """Open a table, then list the paths of all its files."""
     replica = service(Path(setting["folder"]))
     start = time.perf_counter()
-    view = await replica.snapshots.snapshot(NAME, None, None, 0)
+    view = await replica.snapshots.snapshot(NAME, None, None, None)
     ready = time.perf_counter()
     paths = list(replica.open_tables.opened()[0].live.head.paths())
     listed = time.perf_counter()

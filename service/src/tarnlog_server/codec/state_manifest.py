@@ -235,5 +235,8 @@ def _remove_to_json(remove: StateRemove) -> _Remove:
 
 def _remove_from_json(stored: _Remove) -> StateRemove:
     members = {"path": stored.path, "deletionTimestamp": stored.deletion_timestamp} | stored.remove
-    action = cast(Remove, from_object(Remove, members))
+    try:
+        action = msgspec.convert(members, Remove)
+    except msgspec.ValidationError:  # fields that we do not know are carried on
+        action = cast(Remove, from_object(Remove, members))
     return StateRemove(stored.path, stored.version, stored.deletion_timestamp, action)

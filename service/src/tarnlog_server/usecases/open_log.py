@@ -132,8 +132,7 @@ class LogOpener:
     async def _after(self, loaded: Loaded) -> Opened | None:
         """A state of ours and what follows it; None when versions in between were cleaned away."""
         started = self._world.monotonic()
-        newer = await self._log.newer_than(loaded.ref.version)
-        floor = await self._log.floor()
+        newer, floor = await self._log.newer_than_state(loaded.ref.version)
         if newer.gap or floor > loaded.ref.version:
             return None
         tracker = self._tracker(loaded)

@@ -193,6 +193,10 @@ class States:
         if hint is None:
             return []
         kind = {"avro-state": Kind.AVRO, "parquet": Kind.PARQUET}.get(hint.format or "json", Kind.JSON)
+        behind, floor = await asyncio.gather(self._log.exists(hint.version + 1), self._log.floor())
+        if not behind and floor <= hint.version:
+            # Nothing follows it, so no state can be newer. A listing would cost the length of the log on some stores.
+            return [StateRef(hint.version, kind)]
         # The hint may be older than the newest state: a look at the state directories behind it tells.
         after = f"{self._paths.root}state-v{hint.version:020d}0"
         newer: dict[tuple[int, Kind], bool] = {}

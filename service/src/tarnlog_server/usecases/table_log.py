@@ -68,6 +68,15 @@ class TableLog:
                 return newer
         return Newer([version + 1])
 
+    async def newer_than_state(self, version: int) -> tuple[Newer, int]:
+        """What follows a state of ours, and the floor. Costs no listing of versions where nothing does.
+
+        A version that is missing proves nothing by itself. But versions go only below a floor, and the floor is read
+        afterwards: unless it lies above, the missing one was never there, and neither is any behind it.
+        """
+        newer = await self.newer_than(version) if await self.exists(version + 1) else Newer([])
+        return newer, await self.floor()
+
     async def _listed_after(self, version: int) -> Newer:
         found: list[int] = []
         after = self.paths.version(version)
