@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -31,7 +30,7 @@ async def ended(api: Api, where: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def held(api: Api, table: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Event]:
+async def held(api: Api, table: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Checkpoints that wait for this event, while nobody waits for them."""
     go = asyncio.Event()
     checkpoints = api.coordinator.checkpoints
@@ -44,7 +43,7 @@ async def held(api: Api, table: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
     monkeypatch.setattr(checkpoints, "checkpoint", slow)
     api.coordinator.operations.wait_seconds = 0.01
-    yield go
+    return go
 
 
 async def test_a_long_call_answers_202_and_then_its_result(api: Api, table: str, held: asyncio.Event) -> None:

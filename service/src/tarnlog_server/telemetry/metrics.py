@@ -91,7 +91,9 @@ class PrometheusTelemetry(Telemetry):
         self._vacuum_seconds = Histogram(
             "tarnlog_vacuum_seconds", "How long a vacuum took", buckets=LONG_SECONDS, registry=registry
         )
-        self._vacuum_files = Counter("tarnlog_vacuum_files_deleted", "Data files that vacuum deleted", registry=registry)
+        self._vacuum_files = Counter(
+            "tarnlog_vacuum_files_deleted", "Data files that vacuum deleted", registry=registry
+        )
         self._vacuum_bytes = Counter("tarnlog_vacuum_bytes_deleted", "Their bytes", registry=registry)
         Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
         self._depths: dict[str, int] = {}
