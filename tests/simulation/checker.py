@@ -20,6 +20,7 @@ from typing import Any
 from tests.simulation.feeds import check_feeds, check_reads
 from tests.simulation.journal import Journal, Send
 from tests.simulation.log_model import Broken, Log, Objects, Sub, read_tables
+from tests.simulation.retention import check_retention
 from tests.simulation.rules import broken_rules, is_blind, isolation
 from tests.simulation.times import missing_allowed
 
@@ -50,6 +51,9 @@ def check(journal: Journal, objects: Objects, created: dict[str, float]) -> list
             found += [f"{log.root} {fault}" for fault in _check_log(log, by_id)]
     for send in journal.sends:
         found += [f"{_name(send)}: {fault}" for fault in _check_send(send, tables.get(send.table, []))]
+    for logs in tables.values():
+        for log in logs:
+            found += [f"{log.root} {fault}" for fault in check_retention(journal, log, objects)]
     found += check_reads(journal, tables)
     found += check_feeds(journal, tables)
     return found
@@ -164,7 +168,8 @@ def _check_send(send: Send, logs: list[Log]) -> list[str]:
     if send.slug == "commit-id-expired":
         made = int(str(send.commit_id).replace("-", "")[:12], 16)
         age = 1_750_000_000_000 + int(send.ended * 1000) - made
-        return [] if age > DEDUPE_MS - SKEW_MS else [f"the id is {age} ms old"]
+        window = min((_dedupe_ms(log) for log in logs), default=DEDUPE_MS)
+        return [] if age > window - SKEW_MS else [f"the id is {age} ms old"]
     if send.kind in ("create", "drop"):
         return _check_table_change(send, logs)
     if send.kind == "skip":
@@ -186,6 +191,12 @@ def _check_send(send: Send, logs: list[Log]) -> list[str]:
             return ["the id is not there"]
         return ["the body there is the same"] if any(_is_this(send, sub) for sub in same) else []
     return []
+
+
+def _dedupe_ms(log: Log) -> int:
+    """How long ids are remembered; runs set it to an hour, or not at all."""
+    metadata = log.versions[0].after.metadata or {}
+    return 3_600_000 if metadata["configuration"].get("commit.dedupe.duration") == "1h" else DEDUPE_MS
 
 
 def _check_committed(send: Send, places: list[tuple[Log, Sub]]) -> list[str]:
@@ -245,8 +256,7 @@ def _check_winners(send: Send, log: Log) -> list[str]:
     rule, winners = send.answer["rule"], send.answer["winners"]
     seen = [version for version in log.versions if version.created <= send.ended]
     if rule == "expired":
-        # Nothing but a purge makes a floor here.
-        return [] if log.dropped_at is not None and log.dropped_at <= send.ended else ["nothing expired"]
+        return [] if (send.read_version or 0) < log.floor_at(send.ended) else ["nothing expired"]
     if not winners and rule == "txn":
         last = send.answer["lastTxnVersion"]
         wanted = {a["txn"]["appId"]: a["txn"]["version"] for a in send.body["actions"] if "txn" in a}

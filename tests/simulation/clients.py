@@ -162,6 +162,9 @@ class Client:
         with contextlib.suppress(ProblemError, ConnectionLost):
             await self.replica().call(write, self.sim.plan.client_timeout)
 
+    async def _cleanup(self, table: str) -> None:
+        await self.sim.cleanup(self.replica(), table)
+
     async def _read(self, table: str) -> None:
         replica, roll = self.replica(), self.rng.random()
         if roll < 0.4:

@@ -91,5 +91,9 @@ class Journal:
     """Exceptions and error logs that no client should ever cause."""
     unanswered: list[str] = dataclasses.field(default_factory=list)
     """Commits that got no final answer although storage was well for minutes."""
+    deleted: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    """Objects that somebody deleted, each with the time it happened."""
+    missing: set[str] = dataclasses.field(default_factory=set)
+    """Those of them that are not there at the end."""
     feed_is_complete: bool = False
     """The last feed had time enough to show everything."""

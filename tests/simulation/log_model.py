@@ -92,6 +92,12 @@ class Log:
     named_at: float
     versions: list[Version]
     by_id: dict[str, Sub]
+    floors: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    """Each with the time at which it was published, ascending by version."""
+
+    def floor_at(self, time: float) -> int:
+        """The highest floor that was published at or before a time; 0 without one."""
+        return max((version for version, published in self.floors if published <= time), default=0)
 
     def key(self, version: int) -> str:
         return f"{self.root}{version:020d}.json"
@@ -131,6 +137,8 @@ def _read_log(table: str, entry: Json, named_at: float, objects: Objects, create
     numbered = (key[len(root) :] for key in objects if key.startswith(root) and key[len(root)].isdigit())
     names = sorted(name for name in numbered if ".checkpoint." not in name)
     log = Log(table, entry["id"], root, named_at, [], {})
+    floors = sorted(key for key in objects if key.startswith(f"{root}_floor/"))
+    log.floors = [(int(key.rsplit("/", 1)[1]), created[key]) for key in floors]
     state, timestamp = State(), -1
     for number, name in enumerate(names):
         if name != f"{number:020d}.json":

@@ -34,6 +34,8 @@ class Plan:
     cache_versions: int
     max_open_tables: int
     mix: dict[str, float]
+    cleanup: bool = False
+    last_cleanups: int = 0
 
 
 CALM = Faults()
@@ -52,8 +54,33 @@ BRUTAL = Faults(
 )
 
 
+KEPT = {
+    "logRetention.duration": "1h",
+    "commit.dedupe.duration": "1h",
+    "checkpointRetention.duration": "0",
+    "state.retention.versions": "1",
+}
+"""Properties of tables that are cleaned up: as short as the rules allow."""
+
+
 def make_plan(seed: str) -> Plan:
-    """The plan of a seed."""
+    """The plan of a seed; in many, the log is cleaned up while everyone goes on, with days passing in between."""
+    plan = _plan(seed)
+    rng = random.Random(f"{seed} cleanup")
+    if plan.follower or rng.random() < 0.6:  # a follower looks every few seconds, all through those days
+        return plan
+    hours = {"state.retention.hours": rng.choice(("0", "0", "30"))}
+    return dataclasses.replace(
+        plan,
+        cleanup=True,
+        lulls=(rng.choice((5_000.0, 90_000.0)), 90_000.0),
+        last_cleanups=rng.choice((1, 1, 2)),
+        properties={**plan.properties, **KEPT, **hours},
+        mix={**plan.mix, "state": rng.choice((0.5, 2.0)), "cleanup": rng.choice((0.5, 2.0))},
+    )
+
+
+def _plan(seed: str) -> Plan:
     rng = random.Random(f"{seed} plan")
     follower = rng.random() < 0.3
     long_lulls = (70.0, 300.0, 4000.0) if rng.random() < 0.9 else (70.0, 90_000.0)

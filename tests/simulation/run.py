@@ -74,6 +74,7 @@ def run(seed: int | str, *, adjust: Callable[[Plan], Plan] | None = None, broken
         logger.propagate = propagate
         hedged_put.MIN_SAMPLES = samples
     sim.journal.faults_of_ours += errors.found + loop.unexpected
+    sim.journal.deleted, sim.journal.missing = sim.truth.deletions, sim.truth.missing()
     hedged = sum(replica.telemetry.hedged for replica in sim.replicas)
     lost = sum(replica.telemetry.lost for replica in sim.replicas)
     return Run(sim.journal, sim.truth.raw(), sim.truth.created, trace, hedged, lost)
@@ -124,11 +125,25 @@ async def _calm(sim: Sim, clients: list[Client]) -> None:
         if not replica.up:
             replica.start()
     await asyncio.gather(*(_settle_all(sim, client) for client in clients))
+    if sim.plan.cleanup:
+        await _clean_up(sim)
     for table in sim.tables:
         for replica in sim.replicas:
             await sim.files(replica, table, 0, 1000)
             await sim.snapshot(replica, table, 0)
-            await sim.changes(replica, table, 0, 1000)
+            await sim.changes(replica, table, None if sim.plan.cleanup else 0, 1000)
+
+
+async def _clean_up(sim: Sim) -> None:
+    """A day later, both replicas clean up at once; then every version is asked for."""
+    for _ in range(sim.plan.last_cleanups):
+        await asyncio.sleep(90_000.0)
+        for table in sim.tables:
+            await asyncio.gather(*(sim.cleanup(replica, table) for replica in sim.replicas))
+    for table in sim.tables:
+        head = await sim.snapshot(sim.replicas[0], table, 0)
+        for version in range(head["version"] + 1 if head is not None else 0):
+            await sim.snapshot(sim.replicas[version % 2], table, 0, version=version)
 
 
 async def _settle_all(sim: Sim, client: Client) -> None:

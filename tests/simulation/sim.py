@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -101,6 +102,14 @@ class Sim:
         name = TableName.parse(table)
         send = Send(table, "drop", None, {"purge": purge}, replica.name, 0.0)
         return await self._send(replica, send, lambda c: c.tables.drop(name, purge_files=purge))
+
+    async def cleanup(self, replica: Replica, table: str) -> None:
+        """Clean up a log; it may fail, but must change nothing that anybody was promised."""
+        name = TableName.parse(table)
+        with contextlib.suppress(ProblemError, ConnectionLost):
+            done = await replica.call(lambda c: c.cleanup.cleanup(name), self.plan.client_timeout)
+            told = (done.status, done.versions_deleted, done.states_deleted, done.manifests_deleted, done.floor)
+            self.trace.append((self.loop.time(), replica.name, "cleanup", *told))
 
     async def snapshot(self, replica: Replica, table: str, staleness: float | None, **at: int) -> Json | None:
         name = TableName.parse(table)

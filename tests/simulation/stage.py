@@ -49,8 +49,8 @@ class Stage:
 
     def slots(self) -> list[str]:
         """The version files there are now."""
-        keys = done(self.sim.truth.list(self.log().root, limit=1000))
-        return [info.key.rsplit("/", 1)[1] for info in keys if info.key.endswith(".json")]
+        keys = [info.key for info in done(self.sim.truth.list(self.log().root, limit=1000))]
+        return [key.rsplit("/", 1)[1] for key in keys if key.endswith(".json") and "/state-v" not in key]
 
 
 def play(

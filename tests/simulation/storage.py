@@ -49,6 +49,7 @@ class Truth(MemoryStore):
         super().__init__("sim", now_ms=now_ms)
         self.created: dict[str, float] = {}
         self.deleted: dict[str, tuple[bytes, int]] = {}
+        self.deletions: list[tuple[str, float]] = []
         self.broken_create = False
         self.operations = 0
         self.on_operation: Callable[[int], None] = lambda count: None
@@ -70,11 +71,16 @@ class Truth(MemoryStore):
     async def delete(self, key: str) -> None:
         if key in self._objects:
             self.deleted.setdefault(key, self._objects[key])
+            self.deletions.append((key, self._loop.time()))
         await super().delete(key)
 
     def raw(self) -> dict[str, tuple[bytes, int]]:
         """The bytes and time of every object there ever was; of one that was deleted and came back, the first."""
         return {**self._objects, **self.deleted}
+
+    def missing(self) -> set[str]:
+        """Objects that were deleted and did not come back."""
+        return self.deleted.keys() - self._objects.keys()
 
     def count(self) -> None:
         """An operation begins somewhere; whoever listens may crash a replica at this point."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tarnlog_server.core import coalesce
+from tarnlog_server.core import coalesce, retention_plan
 from tarnlog_server.core.dedupe import CommitIds
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.ratify import Fact, Ratify, Step
+from tarnlog_server.core.retention_facts import LogFacts
 from tarnlog_server.usecases import committer
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
@@ -121,3 +122,31 @@ def test_a_patch_made_of_what_it_saw_first(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(coalesce, "finalize", wrong)
     assert_caught("the patch {")
+
+
+def test_versions_that_go_without_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        retention_plan, "why_version_stays", lambda facts, _, version, age: None if version < facts.head else "newest"
+    )
+    assert_caught("before a floor was a day above it")
+
+
+def test_a_floor_that_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_plan, "FLOOR_RIPE_MS", 0)
+    assert_caught("before a floor was a day above it")
+
+
+def test_states_of_floors_that_go_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogFacts, "pinned", property(lambda _: frozenset()))
+    assert_caught("the state of the floor", "has no state")
+
+
+def test_a_floor_that_readers_do_not_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveTable, "raise_floor", lambda *_: None)
+    assert_caught("is below the floor")
+
+
+def test_a_horizon_that_forgets_the_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time travel would end earlier than retention promises: the floor must not pass what is young."""
+    monkeypatch.setattr(retention_plan, "_horizon", lambda facts, settings, low: facts.head)
+    assert_caught("was passed by the floor")

@@ -7,31 +7,31 @@ import asyncio
 from tarnlog.protocol.ids import TableName
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
+from tests.simulation.plan import KEPT
 from tests.simulation.stage import TABLE, Stage, play
-from tests.simulation.storage import Faults, done
+from tests.simulation.storage import Faults
 
 DAY = 24 * 3600.0
 
 
-def test_an_idle_replica_that_wakes_after_cleanup_refuses_and_writes_nothing() -> None:
+def test_an_idle_replica_that_wakes_after_cleanup_goes_on_behind_the_head() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(stage.two)
         for _ in range(5):
             await stage.commit(stage.one)
         await asyncio.sleep(DAY)
-        # Cleanup went to version 5: what lies below does not exist any more. No state is there to load instead.
-        log = stage.log()
-        done(stage.sim.truth.put(f"{log.root}_floor/{5:020d}", b""))
-        for version in range(5):
-            done(stage.sim.truth.delete(log.key(version)))
-        before = stage.slots()
-        sent = await stage.commit(stage.two)
+        await stage.sim.cleanup(stage.one, TABLE)
+        await asyncio.sleep(DAY)
+        await stage.sim.cleanup(stage.one, TABLE)
+        assert stage.slots() == [f"{6:020d}.json"]
         # It knows version 1. The slot after that is free, and writing there would be a commit that nobody ever sees.
-        assert sent.slug == "log-corrupt"
-        assert stage.slots() == before == [f"{version:020d}.json" for version in (5, 6)]
-        stage.sim.journal.sends.remove(sent)  # the checker knows no cleanup: to it this answer would be a fault
+        sent = await stage.commit(stage.two)
+        assert (sent.outcome, sent.answer["version"]) == ("committed", 7)
+        assert stage.slots() == [f"{version:020d}.json" for version in (6, 7)]
+        planned = stage.append(readVersion=1, reads={"wholeTable": True})
+        assert (await stage.commit(stage.two, planned)).answer["rule"] == "expired"
 
-    play(story)
+    play(story, properties=KEPT)
 
 
 def test_a_table_dropped_and_created_again_under_a_stale_replica() -> None:

@@ -21,7 +21,7 @@ from tests.simulation.run import Run, run
 CHUNK = 50
 SEEDS = 50_000 if LONG else 2_000
 ROOT = Path(__file__).parents[2]
-INDEPENDENT = ("checker", "feeds", "journal", "log_model", "rules", "times")
+INDEPENDENT = ("checker", "feeds", "journal", "log_model", "retention", "rules", "times")
 """Modules that judge: they import nothing of the service or the client."""
 
 
@@ -84,6 +84,15 @@ def test_the_runs_go_where_it_hurts() -> None:
         met["outside write"] += len(found.journal.outside)
         met["hedged"] += found.hedged
         met["lost slot"] += found.lost
+        for event in found.trace:
+            if event[2] == "cleanup":
+                met["cleanup"] += 1
+                met["cleanup with a floor"] += event[7] != 0
+        gone = [key for key, _ in found.journal.deleted]
+        met["deleted version"] += sum(key.endswith(".json") and "/state-v" not in key for key in gone)
+        met["deleted state"] += sum(key.endswith("/_manifest.json") for key in gone)
+        met["deleted manifest"] += sum("/manifests/" in key for key in gone)
+        met["expired read"] += sum(read.slug == "version-expired" for read in found.journal.reads)
         met["crash"] += sum(event[-1] == "crash" for event in found.trace)
     wanted = [
         *("commit committed", "commit unknown", "commit lost", "patch committed", "skip committed", "drop committed"),
@@ -91,6 +100,7 @@ def test_the_runs_go_where_it_hurts() -> None:
         *(f"commit problem {slug}" for slug in ("commit-contended", "commit-id-reused", "commit-invalid")),
         *(f"commit problem {slug}" for slug in ("too-many-waiting", "storage-refused", "table-not-found")),
         *(f"read {what}" for what in ("snapshot", "files", "changes", "history", "status")),
+        *("cleanup", "cleanup with a floor", "deleted version", "deleted state", "deleted manifest", "expired read"),
         *("replayed", "feed", "outside write", "hedged", "lost slot", "crash"),
     ]
     missing = [name for name in wanted if met[name] < 3]

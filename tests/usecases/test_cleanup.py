@@ -302,6 +302,23 @@ async def test_a_replica_that_slept_through_a_cleanup(warehouse: Warehouse, blin
         assert outcome.rule == "expired"
 
 
+async def test_a_replica_that_slept_writes_nothing_where_it_finds_no_state(warehouse: Warehouse) -> None:
+    """A floor without a state is broken: the slot after what it knew is free, and must stay so."""
+    replica, sleeper = warehouse.replica(), warehouse.replica()
+    log = warehouse.log(await create(replica))
+    await commit(sleeper, add_line("a"))
+    for number in range(5):
+        await commit(replica, add_line(f"f{number}"))
+    warehouse.world.advance(DAY)
+    await warehouse.store.put(f"{log}_floor/{5:020d}", b"")
+    for version in range(5):
+        await warehouse.store.delete(version_key(log, version))
+    before = warehouse.store.keys(log)
+    with refused("log-corrupt"):
+        await send(sleeper, add_line("late"))
+    assert warehouse.store.keys(log) == before
+
+
 async def test_a_plan_from_before_the_floor_is_expired_everywhere(warehouse: Warehouse) -> None:
     """Also on a replica that is up to date but has not heard of the floor."""
     replica = warehouse.replica()

@@ -151,7 +151,7 @@ class CleanupRun:
         if self._dry:
             self.done.notes.append(f"{note}; a cleanup would build it again first")
             return False
-        _log.error("table %s: %s", self._live.name, note)
+        _log.warning("table %s: %s", self._live.name, note)
         try:
             await build_anchor(self._live, self._world, floor, self._progress)
             self.done.notes.append(f"{note}; it was built again, so the next cleanup goes on")
@@ -305,6 +305,11 @@ class CleanupRun:
             await self._live.states.manifest(wanted)
             await self._publish(wanted)
             self._live.raise_floor(wanted)
+            try:
+                await self._live.states.manifest(wanted)
+            except ObjectMissing:
+                # Another replica, which could not know of this floor yet, let its state go.
+                await build_anchor(self._live, self._world, wanted, self._progress)
             self.done.floor = max(wanted, self.done.floor or 0)
             self.done.notes.append(f"the floor moved to version {wanted}: versions below it are deleted after 24 hours")
         if not self._dry:

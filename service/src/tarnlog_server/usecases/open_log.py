@@ -97,8 +97,20 @@ class LogOpener:
 
         From a state it costs that state, one LIST and the versions since; without one, every version.
         """
-        refs: list[StateRef] = []
         broken = _told_once(broken)
+        seen = 0
+        while True:
+            try:
+                return await self._opened(broken)
+            except CorruptObject:
+                # A cleanup may have built a state and published its floor after states were listed: look once more.
+                floor = await self._log.floor()
+                if floor <= seen:
+                    raise
+                seen = floor
+
+    async def _opened(self, broken: Broken) -> Opened:
+        refs: list[StateRef] = []
         loaded = await self._states.newest(broken, ours=True, listed=refs)
         for _ in range(2):
             if loaded is None:
