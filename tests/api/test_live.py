@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,23 @@ def test_a_shutdown_ends_live_feeds(service: ServiceProcess) -> None:
     assert service.returncode == 0
 
 
+def test_a_follower_that_does_not_read_does_not_hold_up_the_end(start_service: Start) -> None:
+    service = start_service(env={"TARNLOG_SHUTDOWN_GRACE_SECONDS": "30"})
+    create(service.url)
+    host = httpx.URL(service.url)
+    with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /v1/tables/db.t/events HTTP/1.1\r\nhost: x\r\nlast-event-id: 0\r\n\r\n")
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+            for number in range(12):
+                actions = [add(f"{number}-{index:06}" + "x" * 500) for index in range(1500)]
+                answer = client.post("/v1/tables/db.t/commits", json={"actions": actions})
+                assert answer.status_code == 201, answer.text
+        started = time.monotonic()
+        assert service.stop() == 0, service.logs
+        assert time.monotonic() - started < 25, "it did not wait for all of the grace time"
+
+
 def test_ctrl_c_ends_it_too(service: ServiceProcess) -> None:
     import signal
 
@@ -251,3 +268,45 @@ def test_the_same_on_an_s3_store(start_service: Start, s3_server: S3Server, s3_b
     snapshot = httpx.get(f"{service.url}/v1/tables/db.t/snapshot", timeout=30).json()
     assert (snapshot["version"], snapshot["numFiles"]) == (told["version"], 2)
     assert httpx.get(f"{service.url}/v1/tables/db.t").json()["location"].startswith(f"s3://{s3_bucket}/warehouse/db/t-")
+
+
+def _spoken(url: str, *pieces: bytes) -> bytes:
+    """What comes back on one connection for these bytes, until the service closes it."""
+    host = httpx.URL(url)
+    with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
+        with suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+        answer = b""
+        with suppress(ConnectionError):
+            while piece := connection.recv(65536):
+                answer += piece
+    return answer
+
+
+@pytest.mark.parametrize(
+    "pieces, status, slug",
+    [
+        ([b"hello\r\n\r\n"], 400, "bad-request"),
+        ([b"GET /v1/health/live HTTP/1.1\r\nhost: x\r\nbroken header\r\n\r\n"], 400, "bad-request"),
+        ([b"GET / HTTP/1.1\r\nhost: x\r\nendless: " + b"x" * 50_000, *[b"x" * 50_000] * 10], 431, "headers-too-large"),
+        (
+            [b"GET / HTTP/1.1\r\nhost: x\r\n", *[b"many: %s\r\n" % (b"x" * 900)] * 100, b"\r\n"],
+            431,
+            "headers-too-large",
+        ),
+        ([b"GET /", b"x" * 70_000, b" HTTP/1.1\r\nhost: x\r\n\r\n"], 431, "headers-too-large"),
+    ],
+)
+def test_what_is_not_http_and_heads_without_end(
+    service: ServiceProcess, pieces: list[bytes], status: int, slug: str
+) -> None:
+    head, _, body = _spoken(service.url, *pieces).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["type"].endswith(slug)
+
+
+def test_a_large_head_that_is_allowed(service: ServiceProcess) -> None:
+    answer = httpx.get(f"{service.url}/v1/health/live", headers={"x-large": "x" * 60_000})
+    assert answer.status_code == 200

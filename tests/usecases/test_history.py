@@ -235,6 +235,16 @@ async def test_following_gives_every_version_once(warehouse: Warehouse) -> None:
     assert seen == list(range(12)), "and it ends with the drop"
 
 
+async def test_following_from_a_version_that_is_not_there(warehouse: Warehouse) -> None:
+    writer, reader = warehouse.replica(), warehouse.replica()
+    await create(writer)
+    await reader.snapshots.snapshot(ORDERS, None, None, 0)
+    await commit(writer, add_line("a"))
+    await reader.history.follow(ORDERS, 1)  # it was only new to this replica
+    with refused("version-not-found"):
+        await reader.history.follow(ORDERS, 2)
+
+
 # time travel --------------------------------------------------------------------------------------------------------
 async def test_the_table_as_it_was(warehouse: Warehouse) -> None:
     replica = await busy_table(warehouse)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tarnlog_server.api.http_protocol import BoundedHttp
 from tarnlog_server.bootstrap import Service
 from tarnlog_server.settings import BadSettings, Settings, load_settings
 from tarnlog_server.telemetry.logs import configure_logs
@@ -27,6 +28,7 @@ KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep idle connections, so that it is they who close them."""
 
 BACKLOG = 2048
+STUCK_SECONDS = 2.0
 
 
 def serve(
@@ -59,7 +61,7 @@ class _Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         config = uvicorn.Config(
             service.app,
-            http="httptools",
+            http=BoundedHttp,
             loop="uvloop" if sys.platform != "win32" else "asyncio",
             lifespan="on",
             ws="none",
@@ -91,9 +93,18 @@ class _Server(uvicorn.Server):
             # A request under way on an idle connection would be cut off: everyone is told to go elsewhere first.
             for _ in range(LAST_LOOKS):
                 await asyncio.sleep(LAST_REQUESTS_SECONDS / LAST_LOOKS)
+            leaving = asyncio.create_task(self._end_stuck(answered), name="end stuck connections")
             await super().shutdown(sockets)
+            leaving.cancel()
         finally:
             await asyncio.gather(answered, return_exceptions=True)
+
+    async def _end_stuck(self, answered: asyncio.Task[None]) -> None:
+        """Once everyone was answered, a follower that does not read its stream must not hold up the end."""
+        await asyncio.wait({answered})
+        await asyncio.sleep(STUCK_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

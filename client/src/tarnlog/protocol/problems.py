@@ -41,6 +41,7 @@ CODES: dict[str, Code] = _table(
     Code("commit-id-expired", Kind.INVALID, 422, "The commit id is older than the deduplication window"),
     Code("commit-too-large", Kind.INVALID, 413, "The commit is too large"),
     Code("request-too-large", Kind.INVALID, 413, "The request body is too large"),
+    Code("headers-too-large", Kind.INVALID, 431, "The request headers are too large"),
     Code("unsupported-encoding", Kind.INVALID, 415, "The body's encoding is not supported"),
     Code("table-name-invalid", Kind.INVALID, 422, "The table name is not valid"),
     Code("schema-invalid", Kind.INVALID, 422, "The schema is not valid"),

@@ -78,7 +78,7 @@ class ChangeRoutes:
                     "header:Last-Event-ID": {"type": "integer", "minimum": 0, "maximum": MAX_INT},
                 },
                 results={200: Result("The stream", media="text/event-stream")},
-                problems=("version-expired",),
+                problems=("version-expired", "version-not-found"),
             ),
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from tarnlog.protocol.actions import Action, Add, Remove, SubCommit, to_wire
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
 from tarnlog_server.usecases.live_table import LiveTable
@@ -171,12 +172,13 @@ class History:
         stop = low + len(records) - 1
         table_id = table.live.head.table_id or ""
         following = encode_cursor(_ChangesCursor(stop + 1, high, table_id)) if stop < high else None
-        return ChangesPage(tuple(change_view(record) for record in records), following)
+        registry = _registry(table.live)
+        return ChangesPage(tuple(change_view(record, registry) for record in records), following)
 
     async def follow(self, name: TableName, after: int | None) -> AsyncIterator[ChangeView | None]:
         """Every version above `after` (the head, when None) as it appears in the applied log; None when idle.
 
-        Starts with an error when `after` is below what is kept. Ends when the table is dropped.
+        Starts with an error when `after` is below what is kept or above the head. Ends when the table is dropped.
         """
         table = await self._tables.get(name)
         live = table.live
@@ -185,6 +187,9 @@ class History:
         if seen < oldest - 1:
             detail = f"versions up to {oldest - 1} are no longer kept: read a snapshot, then follow from its version"
             raise ProblemError("version-expired", detail, oldestVersion=oldest)
+        if seen > live.head.version and seen > (head := await live.refresh(0)).version:
+            detail = f"the newest version is {head.version}, so {seen} was seen in another table: read a snapshot first"
+            raise ProblemError("version-not-found", detail, newestVersion=head.version)
         return self._follow(live, seen)
 
     async def _follow(self, live: LiveTable, seen: int) -> AsyncIterator[ChangeView | None]:
@@ -197,7 +202,7 @@ class History:
                     live, range(seen + 1, min(seen + READ_AHEAD, live.head.version) + 1)
                 ):
                     seen = record.version
-                    yield change_view(record)
+                    yield change_view(record, _registry(live))
             if live.head.dropped:
                 return
             await live.wait_for_change(seen, POLL_SECONDS)
@@ -226,15 +231,20 @@ def commit_views(record: VersionRecord) -> tuple[CommitView, ...]:
     return tuple(_commit_view(record, sub) for sub in record.sub_commits)
 
 
-def change_view(record: VersionRecord) -> ChangeView:
-    """The file changes of a version."""
+def change_view(record: VersionRecord, registry: Mapping[str, str]) -> ChangeView:
+    """The file changes of a version, document mappings inline again."""
     return ChangeView(
         record.version,
         record.timestamp,
         commit_views(record),
-        tuple(_of(Add, record.actions)),
+        tuple(restore(add, registry) for add in _of(Add, record.actions)),
         tuple(_of(Remove, record.actions)),
     )
+
+
+def _registry(live: LiveTable) -> Mapping[str, str]:
+    """The document mappings of a table. Entries are only ever added, so the newest registry resolves every version."""
+    return live.head.metadata.configuration if live.head.metadata is not None else {}
 
 
 def _commit_view(record: VersionRecord, sub: SubCommit) -> CommitView:

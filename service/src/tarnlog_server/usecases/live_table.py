@@ -233,12 +233,13 @@ class LiveTable:
         A store that does not answer says nothing: the next look is soon.
         """
         now = self._world.monotonic()
-        if not self.tracker.is_ours:
-            return None  # everything in it is other writers', until it is taken over
+        if not self.tracker.is_ours or self.tracker.adopted_from is None:
+            # All of it is other writers', until it is taken over; or none of it ever was, and nobody else knows it.
+            return None
         if now - self._traced_at > (max_age if self._foreign_trace is None else min(max_age, QUARANTINE_SECONDS)):
             adopted = self.tracker.adopted_from
             with contextlib.suppress(StoreError):
-                found = await self._foreign_writers.trace(max(self.floor - 1, -1 if adopted is None else adopted))
+                found = await self._foreign_writers.trace(max(self.floor - 1, adopted))
                 if found is not None and found != self._foreign_trace:
                     _log.error("table %s: another writer left %s; commits are refused", self.name, found)
                     self._telemetry.foreign_writer()
