@@ -17,6 +17,7 @@ from tarnlog_server.usecases.operations import ProgressView
 from tarnlog_server.usecases.roots import Root, Roots
 from tarnlog_server.usecases.tables import TableView
 from tarnlog_server.usecases.vacuum import VacuumView
+from tests.usecases.field_writers import FieldWriter, Generation, field_table
 from tests.usecases.replicas import (
     ORDERS,
     CountingStore,
@@ -33,6 +34,7 @@ from tests.usecases.replicas import (
     version_key,
 )
 
+EVENTS = TableName("raw", "events")
 HOUR = 3600
 DAY = 24 * HOUR
 RETENTION = 2 * DAY
@@ -290,14 +292,50 @@ async def test_a_floor_without_its_state_deletes_nothing(place: Place) -> None:
     assert place.store.deletes == []
 
 
+async def taken_over(place: Place, generation: Generation) -> FieldWriter:
+    """A table that other software wrote, with its files and one that nobody committed, all of them old."""
+    writer = await field_table(place.store, "lake/events", generation)
+    for name in [*(f"f{number}.split" for number in range(1, 12)), "orphan.split"]:
+        await place.store.put(f"lake/events/{name}", b"data")
+    place.age(30 * DAY)
+    await register(place.replica, "raw.events", "memory://w/lake/events", stopped=True)
+    return writer
+
+
+@pytest.mark.parametrize("generation, travels", [("A", True), ("B", False), ("C", True)])
+async def test_a_table_that_was_taken_over(place: Place, generation: Generation, travels: bool) -> None:
+    """Its removes have no time, so its removed files stay for as long as a version that has them can be read."""
+    writer = await taken_over(place, generation)
+    await place.replica.vacuum.vacuum(EVENTS, dry_run=False)
+    left = {key.removeprefix("lake/events/") for key in place.store.keys("lake/events/f")}
+    removed = {"f1.split", "f5.split"}
+    assert left == ({*writer.files} | removed if travels else {*writer.files})
+    assert not place.store.keys("lake/events/orphan")
+
+
 async def test_a_writer_that_did_not_stop_deletes_nothing(place: Place) -> None:
-    await place.write("orphan")
-    place.age()
-    hint = b'{"version":7,"size":1,"sizeInBytes":1,"numFiles":1,"createdTime":1,"format":"avro-state"}'
-    await place.store.put(f"{place.log}_last_checkpoint", hint)
-    with refused("foreign-writer-detected"):
-        await place.vacuum()
-    assert place.data() == {"orphan"}
+    writer = await taken_over(place, "B")
+    await writer.commit("theirs.split")
+    place.store.deletes.clear()
+    for dry_run in (True, False):
+        with refused("foreign-writer-detected"):
+            await place.replica.vacuum.vacuum(EVENTS, dry_run=dry_run)
+    assert place.store.deletes == []
+
+
+async def test_not_knowing_whether_a_writer_is_left_deletes_nothing(place: Place) -> None:
+    await taken_over(place, "B")
+    place.store.deletes.clear()
+
+    async def before(call: str, key: str) -> None:
+        if call == "list" and key.endswith("/state-v"):
+            raise StoreUnavailable("no answer", key=key)
+
+    place.store.before = before
+    with refused("storage-unavailable"):
+        await place.replica.vacuum.vacuum(EVENTS, dry_run=False)
+    place.store.before = None
+    assert place.store.deletes == []
 
 
 # While others work

@@ -20,7 +20,8 @@ from tarnlog_server.core.vacuum_references import References
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
-from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.foreign_writers import ForeignWriters
+from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
 from tarnlog_server.usecases.operations import Progress
 from tarnlog_server.usecases.sessions import read_sessions
 from tarnlog_server.usecases.table_log import PARALLEL_READS
@@ -54,6 +55,7 @@ class VacuumRun:
         self._known_to: int | None = None
         """The version up to which the log was read."""
         self._folders: dict[str, bool] = {}
+        self._foreign_writers = ForeignWriters(live.log)
 
     async def run(self) -> None:
         """Raises StoreError, CorruptObject, ProblemError. Nothing is deleted before everything retained was read.
@@ -149,9 +151,7 @@ class VacuumRun:
         head = await live.refresh(0)
         if head.dropped:
             raise ProblemError("table-not-found", f"table {live.name} was dropped while it was vacuumed")
-        foreign = await live.foreign_writer(0)
-        if foreign is not None:
-            raise foreign  # what it wrote is in no version that could be read
+        await self._check_alone()
         if self._known_to is None:
             # What is removed later than this is live here, so it is among the files that are read.
             removes = [remove for remove, _ in head.tombstones.values()]
@@ -160,6 +160,17 @@ class VacuumRun:
         await self._read_versions(self._known_to + 1, head.version)
         self._known_to = head.version
         return VacuumPlan(self._references, sessions, now_ms=self._now_ms, retention_ms=self._retention_ms)
+
+    async def _check_alone(self) -> None:
+        """A log that was taken over may have a writer left, whose files are in no version that could be read.
+
+        Unlike a commit, a store that does not answer here ends it: deleting cannot be made good.
+        """
+        adopted = self._live.tracker.adopted_from
+        if adopted is not None:
+            trace = await self._foreign_writers.trace(max(self._live.floor - 1, adopted))
+            if trace is not None:
+                raise foreign_writer_problem(self._live.name, trace)
 
     async def _read_base(self) -> int:
         """The files of the oldest version that is kept; that version."""
