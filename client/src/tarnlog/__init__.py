@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     )
     from tarnlog._long import OperationInfo, Progress
     from tarnlog._results import (
+        AuditInfo,
+        CheckInfo,
         CheckpointInfo,
         CleanupInfo,
         CommitRecord,
@@ -82,6 +84,8 @@ _HOMES = {
     ),
     "tarnlog._long": ("OperationInfo", "Progress"),
     "tarnlog._results": (
+        "AuditInfo",
+        "CheckInfo",
         "CheckpointInfo",
         "CleanupInfo",
         "CommitRecord",
@@ -118,6 +122,8 @@ __all__ = [
     "AsyncClient",
     "AsyncTransaction",
     "AsyncWriteSession",
+    "AuditInfo",
+    "CheckInfo",
     "CheckpointInfo",
     "CleanupInfo",
     "Client",

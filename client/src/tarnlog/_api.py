@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from tarnlog._long import OnProgress, OperationInfo
 from tarnlog._results import (
+    AuditInfo,
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
@@ -199,6 +200,12 @@ class TableApi(Protocol):
 
     def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         """The sessions of a table that have not expired, oldest first."""
+
+    def verify(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        """Check a table whole: its log, its states, its data files. Changes nothing, and works on broken tables."""
+
+    def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        """Make broken states again. Version files and data files are never touched; twice does no harm."""
 
     def vacuum(
         self,

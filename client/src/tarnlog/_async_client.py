@@ -21,6 +21,7 @@ from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, 
 from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
+    AuditInfo,
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
@@ -335,6 +336,14 @@ class AsyncClient:
 
     async def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         return await self._call(_calls.sessions(table))
+
+    # Audits
+
+    async def verify(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        return await self._long(_calls.verify(table), on_progress)
+
+    async def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        return await self._long(_calls.repair(table), on_progress)
 
     # Data files
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from tarnlog._errors import InvalidRequest
 from tarnlog._exchange import Answer, Call, Request
 from tarnlog._results import (
+    AuditInfo,
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
@@ -320,6 +321,19 @@ class _Sessions(Struct, frozen=True):
 def sessions(table: str) -> Call[tuple[SessionInfo, ...]]:
     request = Request(method="GET", path=table_path(table, "sessions"))
     return Call(request=request, read=lambda answer: decoded(answer, _Sessions).sessions)
+
+
+# Audits
+
+
+def verify(table: str) -> Call[AuditInfo]:
+    request = Request(method="POST", path=table_path(table, "verify"), headers=JSON, body=b"{}")
+    return Call(request=request, read=reading(AuditInfo))
+
+
+def repair(table: str) -> Call[AuditInfo]:
+    request = Request(method="POST", path=table_path(table, "repair"), headers=JSON, body=b"{}")
+    return Call(request=request, read=reading(AuditInfo))
 
 
 # Data files

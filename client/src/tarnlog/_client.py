@@ -20,6 +20,7 @@ from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, 
 from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._results import (
+    AuditInfo,
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
@@ -331,6 +332,14 @@ class Client:
 
     def sessions(self, table: str) -> tuple[SessionInfo, ...]:
         return self._call(_calls.sessions(table))
+
+    # Audits
+
+    def verify(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        return self._long(_calls.verify(table), on_progress)
+
+    def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
+        return self._long(_calls.repair(table), on_progress)
 
     # Data files
 

@@ -173,6 +173,35 @@ class VacuumInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     examples: tuple[OrphanInfo, ...] = ()
 
 
+class CheckInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One question that was asked of a table, and the answer."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+class RepairedInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing that a repair did."""
+
+    object: str
+    action: str = ""
+
+
+class AuditInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `verify` found, or `repair` did and left. `status` is `success`, else `failed` or `incomplete`."""
+
+    table_name: str
+    status: str
+    checks: tuple[CheckInfo, ...] = ()
+    repaired: tuple[RepairedInfo, ...] = ()
+
+    @property
+    def failed(self) -> tuple[CheckInfo, ...]:
+        """The checks that are not fine."""
+        return tuple(check for check in self.checks if not check.ok)
+
+
 class SessionInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """A write session: vacuum deletes nothing below `prefix` (empty: in the whole table) until it expires."""
 

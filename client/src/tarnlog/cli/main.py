@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import commits, log, operations, serve, sessions, states, tables, vacuum, watch
+from tarnlog.cli import audits, commits, log, operations, serve, sessions, states, tables, vacuum, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -74,6 +74,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "checkpoint": states.checkpoint,
         "compact": states.compact,
         "cleanup": states.cleanup,
+        "verify": audits.verify,
+        "repair": audits.repair,
     },
 }
 for _panel, _commands in _COMMANDS.items():

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tarnlog_server.api.audits import AuditRoutes
 from tarnlog_server.api.auth import ApiKey, Authenticator
 from tarnlog_server.api.bodies import BodyLimits
 from tarnlog_server.api.changes import ChangeRoutes
@@ -94,6 +95,7 @@ def create_app(
         *StateRoutes(coordinator, settings.limits).operations(),
         *SessionRoutes(coordinator, settings.limits).operations(),
         *VacuumRoutes(coordinator, settings.limits).operations(),
+        *AuditRoutes(coordinator, settings.limits).operations(),
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
     ]

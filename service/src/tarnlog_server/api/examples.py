@@ -158,6 +158,26 @@ VACUUM: dict[str, Any] = {
     "kept": {"referenced": 1, "young": 0, "inSession": 0, "notData": 0, "otherTable": 0},
     "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
 }
+VERIFIED: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "failed",
+    "checks": [
+        {"name": "log-contiguous", "ok": True, "detail": "versions 0 to 12 without a gap"},
+        {"name": "data-files", "ok": False, "detail": "1 of 12 files are missing: day=2024-01-01/part-0001.parquet"},
+    ],
+    "repaired": [],
+}
+REPAIRED: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "success",
+    "checks": [{"name": "states-sound", "ok": True, "detail": "2 states are whole"}],
+    "repaired": [
+        {
+            "object": "the state of version 12",
+            "action": "written from scratch and validated; _last_checkpoint leads to it",
+        }
+    ],
+}
 SESSION: dict[str, Any] = {
     "id": "018cc251-f400-7000-8000-000000000003",
     "prefix": "day=2024-01-01/",

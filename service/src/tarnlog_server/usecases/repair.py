@@ -40,6 +40,9 @@ class Repair:
 
         Costs an audit of the log before and, if anything was done, after; and what each broken state costs to rebuild.
         """
+        if (await self._verifying.named(name)).entry.read_only:
+            detail = "the table is registered read-only, so nothing is written to its log; its owner can repair it"
+            raise ProblemError("table-read-only", detail)
         before = await self._verifying.audited(name, progress, data_files=False)
         if before.head is None or not _has_work(before.states):
             return _told(name, before, (), {})

@@ -10,6 +10,7 @@ from tarnlog_server.codec.paths import LogPaths
 from tarnlog_server.core.audit import Check
 from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.usecases.audit import Audited, audit
+from tarnlog_server.usecases.catalog import Named
 from tarnlog_server.usecases.live_table import storage_problem
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import Progress, unheard
@@ -42,11 +43,16 @@ class Verify:
         """Check a table whole. Costs reading its log, and a listing of its data files. ProblemError."""
         return view(name, await self.audited(name, progress))
 
-    async def audited(self, name: TableName, progress: Progress = unheard, *, data_files: bool = True) -> Audited:
-        """The same with the findings that a repair needs."""
+    async def named(self, name: TableName) -> Named:
+        """The catalog's entry of a name. ProblemError `table-not-found`."""
         named = await self._tables.catalog.find(name, 0)
         if named is None or named.entry.dropped:
             raise ProblemError("table-not-found", f"there is no table {name}; create it with POST /v1/tables")
+        return named
+
+    async def audited(self, name: TableName, progress: Progress = unheard, *, data_files: bool = True) -> Audited:
+        """The same with the findings that a repair needs."""
+        named = await self.named(name)
         root, prefix = self._tables.roots.resolve(named.entry.location)
         log = TableLog(root.store, LogPaths(prefix), self._tables.world)
         try:
