@@ -147,6 +147,12 @@ def form(
                 batch.deferred.append(intent)
                 continue
             finalize(intent, head)
+            if intent.alone and not alone:
+                # It turned out to register document mappings: a version has at most one metaData.
+                alone = True
+                if taken.members:
+                    batch.deferred.append(intent)
+                    continue
         except ProblemError as problem:
             batch.answers.append((intent, problem))
             continue

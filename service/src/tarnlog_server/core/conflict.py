@@ -194,7 +194,7 @@ def find_recorded_progress(loser: Intent, ground: Ground) -> Conflicted | None:
 
 def find_missing_files(loser: Intent, ground: Ground) -> Conflicted | None:
     """The delete-delete rule without a winner in sight: a file to remove is not live."""
-    gone = [remove.path for key, remove in loser.footprint.removes.items() if ground.head.files.live(key) is None]
+    gone = [remove.path for key, remove in loser.footprint.removes.items() if not ground.head.files.has(key)]
     if gone:
         return conflicted(loser, "delete-delete", DETAILS["delete-delete"], [], gone)
     return None
@@ -217,7 +217,13 @@ def reads_match(loser: Intent, file: Add, ground: Ground) -> bool:
         return True
     return any(
         may_match(
-            predicate, ground.schema, ground.partition_columns, file.partition_values, file.min_values, file.max_values
+            predicate,
+            ground.schema,
+            ground.partition_columns,
+            file.partition_values,
+            file.min_values,
+            file.max_values,
+            ground.head.truncation,
         )
         for predicate in loser.reads.filters
     )

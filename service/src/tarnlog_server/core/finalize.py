@@ -14,6 +14,7 @@ from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
 from tarnlog_server.core.conflict import add_to_registry, merge_registry
 from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution
 from tarnlog_server.core.intent import Intent, footprint_of
+from tarnlog_server.core.new_files import rewritten, rules_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.table_settings import PropertyError, check_properties
@@ -39,13 +40,27 @@ def finalize(intent: Intent, head: Snapshot) -> None:
     _check_partitioning(intent, head)
     if intent.evaluate is not None:
         _rewrite(intent, intent.evaluate(head))
-    live = head.files.live
+    is_live = head.files.has
     for key, add in intent.footprint.adds.items():
-        if live(key) is not None:
+        if is_live(key):
             message = f"{add.path!r} is already a live file of the table: give new files new names"
             raise invalid([{"pointer": "/actions", "message": message}])
+    _rewrite_files(intent, head)
     if intent.footprint.metadata or intent.footprint.protocol or intent.footprint.skips:
         _rewrite(intent, tuple(_finalized(action, intent, head) for action in intent.actions))
+
+
+def _rewrite_files(intent: Intent, head: Snapshot) -> None:
+    """Move document mappings out and cut long bounds. A commit that registers a mapping then goes alone."""
+    if head.metadata is None or not intent.footprint.adds:
+        return
+    rules = rules_of(head.metadata, head.protocol)
+    actions = rewritten(intent.actions, intent.footprint.adds.values(), rules)
+    if actions is None:
+        return
+    if len(actions) > len(intent.actions):
+        intent.registers_only = intent.alone = True
+    _rewrite(intent, actions)
 
 
 def _check_partitioning(intent: Intent, head: Snapshot) -> None:
@@ -79,7 +94,7 @@ def _finalized(action: Action, intent: Intent, head: Snapshot) -> Action:
 
 def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
     key = path_key(skip.path)
-    if head.files.live(key) is None:
+    if not head.files.has(key):
         message = f"{skip.path!r} is not a live file of the table, so there is nothing to skip"
         raise invalid([{"pointer": "/path", "message": message}])
     previous = head.skips.get(key)

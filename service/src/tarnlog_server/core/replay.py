@@ -12,7 +12,10 @@ import immutables
 
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.file_log import FileLog
+from tarnlog_server.core.stats_truncation import recorded_length
+from tarnlog_server.core.table_settings import setting
 from tarnlog_server.core.version_record import VersionRecord
 
 NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
@@ -41,6 +44,8 @@ class Snapshot:
     counted_records: int
     files_without_count: int
     dropped: bool
+    truncation: int = DEFAULT_TRUNCATION
+    """The smallest length to which text bounds were ever cut: a maximum that long has no upper end."""
 
     @property
     def num_records(self) -> int | None:
@@ -98,7 +103,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
     files = state.files
     protocol, metadata = state.protocol, state.metadata
     txns, skips, tombstones = state.txns, state.skips, state.tombstones
-    num_files, total_bytes = state.num_files, state.total_bytes
+    num_files, total_bytes, truncation = state.num_files, state.total_bytes, state.truncation
     counted, uncounted = state.counted_records, state.files_without_count
     removed: dict[str, Add | None] = {}
     gone_since: dict[str, tuple[Add, int]] = {}
@@ -129,6 +134,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
             skips = skips.set(key, action)
         elif isinstance(action, MetaData):
             metadata = action
+            truncation = recorded_length(truncation, int(setting(action.configuration, "stats.truncation.maxLength")))
         elif isinstance(action, Protocol):
             protocol = action
         if gone is not None:
@@ -156,6 +162,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         counted_records=counted,
         files_without_count=uncounted,
         dropped=dropped,
+        truncation=truncation,
     )
     return Applied(after, removed, gone_since)
 

@@ -15,6 +15,7 @@ from tarnlog.protocol.predicates import Predicate
 from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.state_manifest import ManifestInfo
 from tarnlog_server.codec.table_state import State
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import FileTest, compile_predicate
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
@@ -57,7 +58,9 @@ def _may_hold(info: ManifestInfo, predicate: Predicate, metadata: MetaData | Non
 def _matching(state: State, predicate: Predicate) -> list[Add]:
     metadata = state.facts.metadata
     columns = metadata.partition_columns if metadata is not None else ()
-    test = compile_predicate(predicate, schema_of(metadata.schema_string if metadata is not None else ""), columns)
+    schema = schema_of(metadata.schema_string if metadata is not None else "")
+    recorded = state.facts.truncation_length
+    test = compile_predicate(predicate, schema, columns, DEFAULT_TRUNCATION if recorded is None else recorded)
     if isinstance(state.files, FileColumns):
         rows = _rows_of_partitions(state.files, columns, test)
         adds = [file.add for file in state.files.chosen(rows)]

@@ -13,6 +13,7 @@ from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.usecases.caches import Caches
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
@@ -82,6 +83,7 @@ class Snapshots:
         if after is not None:
             check_table(after.t, table.live.head)
             start = snapshot.files.row_after(after.a, after.k)
+        registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
         files: list[Add] = []
         last = -1
         for row, add in snapshot.rows(start):
@@ -89,7 +91,7 @@ class Snapshots:
                 added_at = snapshot.files.added_at(last)
                 where = _FilesCursor(snapshot.version, added_at, path_key(files[-1].path), table_id)
                 return FilesPage(snapshot.version, tuple(files), encode_cursor(where))
-            files.append(add)
+            files.append(restore(add, registry) if add.doc_mapping_ref is not None else add)
             last = row
         return FilesPage(snapshot.version, tuple(files), None)
 

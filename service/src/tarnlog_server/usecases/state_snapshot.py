@@ -10,8 +10,11 @@ from tarnlog.protocol.actions import Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.table_state import State, StateFacts, StateFile, StateRemove
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.stats_truncation import recorded_length
+from tarnlog_server.core.table_settings import setting
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -42,7 +45,15 @@ def snapshot_of(state: State) -> Snapshot:
         counted_records=counted,
         files_without_count=uncounted,
         dropped=facts.dropped,
+        truncation=_truncation(facts),
     )
+
+
+def _truncation(facts: StateFacts) -> int:
+    """What the state recorded; another writer's recorded nothing, and cuts at the usual length or the table's."""
+    configuration = facts.metadata.configuration if facts.metadata is not None else {}
+    known = DEFAULT_TRUNCATION if facts.truncation_length is None else facts.truncation_length
+    return recorded_length(known, int(setting(configuration, "stats.truncation.maxLength")))
 
 
 def _logged(state_files: Iterable[StateFile]) -> tuple[FileLog, int, int, int]:
@@ -81,6 +92,7 @@ def facts_of(
         txns=tuple(snapshot.txns[app_id] for app_id in sorted(snapshot.txns)),
         skips=tuple(skip for _, skip in sorted(snapshot.skips.items())),
         removes=tuple(removes),
+        truncation_length=snapshot.truncation,
         version_put_id=put_id,
         version_sha256=sha256,
         dropped=snapshot.dropped,
