@@ -6,6 +6,7 @@ import pytest
 
 from tarnlog.protocol.commits import Rejected
 from tarnlog.protocol.ids import TableName
+from tarnlog_server.ports.object_store import StoreUnavailable
 from tarnlog_server.usecases.purge import purge
 from tests.usecases.replicas import (
     ORDERS,
@@ -108,6 +109,43 @@ async def test_what_a_purge_had_to_leave_goes_later(warehouse: Warehouse) -> Non
             assert await replica.cleanup.keep(table)
         warehouse.world.advance(4 * 3600)
     assert warehouse.store.keys(log) == left
+
+
+async def test_a_purge_that_was_cut_off_goes_on_when_asked_again(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    view = await create(replica)
+    log, place = warehouse.log(view), view.location.removeprefix("memory://w/")
+    await commit(replica, add_line("x"))
+    await warehouse.store.put(f"{place}/x", b"data")
+    warehouse.world.advance(DAY)
+    delete, warehouse.store.delete = warehouse.store.delete, _unavailable  # type: ignore[method-assign]
+    with refused("storage-unavailable"):
+        await replica.tables.drop(ORDERS, purge_files=True)
+    warehouse.store.delete = delete  # type: ignore[method-assign]
+    with refused("table-not-found"):
+        await replica.tables.drop(ORDERS)
+    assert f"{place}/x" in warehouse.store.keys(place)
+    other = warehouse.replica()
+    await other.tables.drop(ORDERS, purge_files=True)
+    assert warehouse.store.keys(f"{place}/") == [version_key(log, 2), f"{log}_floor/{2:020d}"]
+    with refused("table-not-found"):
+        await other.tables.drop(ORDERS, purge_files=True)
+
+
+async def test_a_drop_without_purge_is_not_purged_later(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    view = await create(replica)
+    await commit(replica, add_line("x"))
+    await replica.tables.drop(ORDERS)
+    warehouse.world.advance(DAY)
+    before = warehouse.store.keys(warehouse.log(view))
+    with refused("table-not-found"):
+        await replica.tables.drop(ORDERS, purge_files=True)
+    assert warehouse.store.keys(warehouse.log(view)) == before
+
+
+async def _unavailable(key: str) -> None:
+    raise StoreUnavailable("the store does not answer", key=key)
 
 
 async def test_a_dropped_table_that_was_not_purged_is_left_alone(warehouse: Warehouse) -> None:

@@ -76,6 +76,10 @@ class Catalog:
             self._seen[name] = (now, found)
         return found
 
+    async def entry(self, name: TableName, number: int) -> Named:
+        """An older entry of a name by its number, which must be there. Raises ProblemError."""
+        return Named(name, number, await self._read(catalog_entry(name, number)))
+
     def forget(self, name: TableName) -> None:
         """Look the name up again next time."""
         self._seen.pop(name, None)

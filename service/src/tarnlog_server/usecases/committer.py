@@ -317,7 +317,7 @@ class Committer:
             self._answered_at = self._world.monotonic()
             self._answered_together = len(batch.members)
         elif step is Step.REFUSED:
-            detail = "the object store refused the write (is it full, or read-only?); not committed, send it again"
+            detail = f"the object store refused the write: {self._slots.refusal}; not committed, send it again"
             self._settled(ProblemError("storage-refused", detail, retry_after=5.0))
         else:
             await self._lost(reload=step is Step.RELOAD)

@@ -27,6 +27,8 @@ class HedgedPut:
         self._hedge = hedge
         self._seconds: deque[float] = deque(maxlen=100)
         self._strays: set[asyncio.Task[Fact]] = set()
+        self.refusal = ""
+        """What the store said when it last refused."""
 
     async def put(self, key: str, data: bytes) -> Fact:
         """CREATED, EXISTS, UNKNOWN or REFUSED: what is known after at most two PUTs of the same bytes."""
@@ -51,7 +53,8 @@ class HedgedPut:
             result = await self._store.put_if_absent(key, data)
         except OutcomeUnknown:
             return Fact.UNKNOWN
-        except StoreRefused:
+        except StoreRefused as error:
+            self.refusal = str(error)
             return Fact.REFUSED
         self._seconds.append(self._world.monotonic() - started)
         return Fact.CREATED if result is PutResult.CREATED else Fact.EXISTS

@@ -41,6 +41,11 @@ class Slots:
             else:
                 return machine.step
 
+    @property
+    def refusal(self) -> str:
+        """What the store said when it last refused."""
+        return self._put.refusal
+
     def backoff(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row: doubling up to a cap, with jitter."""
         base = float(self._table.setting("transaction.retry.baseDelayMs")) / 1000

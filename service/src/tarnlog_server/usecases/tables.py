@@ -163,8 +163,16 @@ class Tables:
         return self.view(table)
 
     async def drop(self, name: TableName, *, purge_files: bool = False) -> None:
-        """Drop a table: a commit that ends its log, then the catalog entry. Purging deletes its files afterwards."""
-        table = await self._tables.get(name, 0)
+        """Drop a table: a commit that ends its log, then the catalog entry. Purging deletes its files afterwards.
+
+        A purge that was cut off goes on when it is asked for again.
+        """
+        try:
+            table = await self._tables.get(name, 0)
+        except ProblemError as problem:
+            if not purge_files or problem.slug != "table-not-found" or not await self._purge_rest(name):
+                raise
+            return
         if table.live.read_only:
             if purge_files:
                 detail = "a table that is registered read-only is not ours to delete; drop it without purge"
@@ -177,6 +185,23 @@ class Tables:
         await self.mark_dropped(table.named)
         if purge_files:
             await purge(table.live, self._world)
+
+    async def _purge_rest(self, name: TableName) -> bool:
+        """Delete what a purge left behind; whether there was anything. A drop without purge stays without."""
+        named = await self._tables.catalog.find(name, 0)
+        if named is None or not named.entry.dropped or named.number == 0:
+            return False
+        before = await self._tables.catalog.entry(name, named.number - 1)
+        if before.entry.dropped or before.entry.read_only:
+            return False
+        live = (await self._tables.open(before)).live
+        head = await live.refresh(0)
+        if not head.dropped:
+            return False
+        with live.translated():
+            last = await live.log.read(head.version)
+        asked = [sub.operation_parameters for sub in last.sub_commits if sub.operation == DROP]
+        return any(one.get("purge") is True for one in asked) and await purge(live, self._world) > 0
 
     async def mark_dropped(self, named: Named) -> None:
         """Write that the name is free; somebody else having written it is as good."""
