@@ -114,6 +114,7 @@ async def test_a_write_cut_short_is_refused_and_not_there(start_service: Start, 
         large = writer.new(*(add(f"{'x' * 100}/{number}") for number in range(5000)))
         answer = await writer.send(large)
         assert (answer.status_code, slug(answer)) == (503, "storage-refused"), answer.text
+        assert "File too large" in answer.json()["detail"]
         assert (await writer.append("small")).json()["version"] == 1
         assert _temporary(warehouse) == []
         resource.prlimit(service.pid, resource.RLIMIT_FSIZE, unlimited)
