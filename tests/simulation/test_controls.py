@@ -126,7 +126,9 @@ def test_a_patch_made_of_what_it_saw_first(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_versions_that_go_without_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        retention_plan, "why_version_stays", lambda facts, _, version, age: None if version < facts.head else "newest"
+        retention_plan,
+        "version_gates",
+        lambda facts, _: lambda version, age: None if version < facts.head else "newest",
     )
     assert_caught("before a floor was a day above it")
 

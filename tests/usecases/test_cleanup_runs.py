@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.ports.object_store import ObjectStore
 from tarnlog_server.usecases.cleanup import CleanupView
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.conftest import LONG
@@ -20,6 +22,7 @@ from tests.usecases.cleaning import (
     HOUR,
     DawdlingStore,
     FailingStore,
+    HookedStore,
     Modelled,
     Stopped,
     StoppingStore,
@@ -87,6 +90,52 @@ async def test_a_cleanup_may_stop_between_any_two_storage_calls(warehouse: Wareh
         assert await table.faults(warehouse.replica()) == [], f"stopped before call {calls}, cleaned up again"
         calls += 1
     assert stopped > 40
+
+
+class Interrupting(HookedStore):
+    """Lets something else happen, whole, right before one of its calls."""
+
+    def __init__(self, inner: ObjectStore, at: int, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self.happened = False
+        self._at = at
+        self._happens = happens
+
+    async def before(self, op: str, key: str) -> None:
+        if self.calls == self._at and not self.happened:
+            self.happened = True
+            await self._happens()
+        await super().before(op, key)
+
+
+@pytest.mark.parametrize("with_states", [True, False])
+async def test_a_table_may_be_opened_at_any_moment_of_a_cleanup(warehouse: Warehouse, with_states: bool) -> None:
+    """Above all, a floor and the state it stands on may come between two looks of whoever opens the table."""
+    replica = warehouse.replica()
+    table = Modelled(warehouse, random.Random(3))
+    await table.create(replica)
+    for _ in range(8):
+        await table.commit(replica)
+        if with_states:
+            await replica.checkpoints.checkpoint(ORDERS)
+    warehouse.world.advance(3 * DAY)
+    for _ in range(3):
+        await table.commit(replica)
+    was = frozen(warehouse)
+    calls = 0
+    while True:
+        thaw(warehouse, was)
+        store = Interrupting(warehouse.store, calls, lambda: warehouse.replica().cleanup.cleanup(ORDERS))
+        reader = replica_on(warehouse, store)
+        for version in (None, table.head - 1, table.head):
+            seen = await reader.snapshots.snapshot(ORDERS, version, None, 0)
+            assert seen.num_files == len(table.past[seen.version][0]), f"a cleanup before call {calls}"
+        if not store.happened:
+            break
+        warehouse.world.advance(FLOOR_CACHED_SECONDS)
+        assert await table.faults(reader) == [], f"a cleanup before call {calls}"
+        calls += 1
+    assert calls > 10
 
 
 @pytest.mark.parametrize("seed", range(300 if LONG else 40))

@@ -16,13 +16,14 @@ names the version at which one should be built.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from tarnlog_server.core.retention_facts import (
     FLOOR_RIPE_MS,
     CheckpointFact,
+    FloorFact,
     LogFacts,
     ManifestFact,
     RetentionSettings,
@@ -69,7 +70,8 @@ class ManifestPlan(msgspec.Struct, frozen=True):
 def plan(facts: LogFacts, settings: RetentionSettings) -> CleanupPlan:
     """Everything but manifests. `cleanup.enabled=false` keeps all of it, and the floor where it is."""
     move = move_floor(facts, settings)
-    versions = {one.version: why_version_stays(facts, settings, one.version, one.age_ms) for one in facts.versions}
+    stays = version_gates(facts, settings)
+    versions = {one.version: stays(one.version, one.age_ms) for one in facts.versions}
     states = why_states_stay(facts, settings, {move.publish, move.validate})
     checkpoints = why_checkpoints_stay(facts, settings)
     return CleanupPlan(
@@ -87,24 +89,43 @@ def plan(facts: LogFacts, settings: RetentionSettings) -> CleanupPlan:
 
 def why_version_stays(facts: LogFacts, settings: RetentionSettings, version: int, age_ms: int) -> str | None:
     """The first gate that a version file does not pass; None when it may go."""
-    floor = facts.floor
+    return version_gates(facts, settings)(version, age_ms)
+
+
+def version_gates(facts: LogFacts, settings: RetentionSettings) -> Callable[[int, int], str | None]:
+    """The same for any (version, age): what does not depend on the version is decided once, not a million times."""
+    floor, head, keep_ms = facts.floor, facts.head, settings.keep_versions_ms
     if not settings.enabled:
-        return "cleanup.enabled is false"
-    if version >= facts.head:
-        return "it is the newest version"
+        return lambda version, age_ms: "cleanup.enabled is false"
     if floor is None:
-        return "the log has no floor yet"
-    if version >= floor.version:
-        return f"it is not below the floor {floor.version}"
-    if age_ms <= settings.keep_versions_ms:
-        return "it is younger than the log's retention"
+        return lambda version, age_ms: "it is the newest version" if version >= head else "the log has no floor yet"
+    above = f"it is not below the floor {floor.version}"
+    closed = _why_floor_forbids(facts, floor)
+    lowest, pinned = floor.version, facts.pinned
+
+    def stays(version: int, age_ms: int) -> str | None:
+        if version >= head:
+            return "it is the newest version"
+        if version >= lowest:
+            return above
+        if age_ms <= keep_ms:
+            return "it is younger than the log's retention"
+        if closed is not None:
+            return closed
+        return "it belongs to a floor that was replaced lately" if version in pinned else None
+
+    return stays
+
+
+def _why_floor_forbids(facts: LogFacts, floor: FloorFact) -> str | None:
+    """Why nothing at all may go on the word of this floor."""
     if floor.age_ms < FLOOR_RIPE_MS:
         return f"the floor {floor.version} is younger than 24 hours"
     if not _is_anchor(facts.state_at(floor.version)):
         return f"the state of the floor {floor.version} was not found valid just now"
     if facts.gap is not None:
         return f"version {facts.gap} is missing from the log: nothing is deleted before that is repaired"
-    return "it belongs to a floor that was replaced lately" if version in facts.pinned else None
+    return None
 
 
 def move_floor(facts: LogFacts, settings: RetentionSettings) -> FloorMove:

@@ -192,8 +192,7 @@ class CleanupRun:
 
     async def _planned(self, listing: LogListing) -> tuple[CleanupPlan, LogListing]:
         """The plan, after what it asks for was validated or built."""
-        facts = marked(listing.facts, self._sound, self._sound_checkpoints)
-        made = plan(facts, self._settings)
+        facts, made = await self._plan(listing.facts)
         for _ in range(PLANS):
             wanted, missing = made.floor.validate, made.floor.build
             if wanted is not None:
@@ -208,13 +207,21 @@ class CleanupRun:
                 )
             else:
                 break
-            facts = marked(listing.facts, self._sound, self._sound_checkpoints)
-            made = plan(facts, self._settings)
+            facts, made = await self._plan(listing.facts)
         if self._dry and made.floor.build is not None:
             self.done.notes.append(f"a state would be built at version {made.floor.build}, for the next floor")
         elif made.floor.reason and made.floor.publish is None:
             self.done.notes.append(f"the floor stays: {made.floor.reason}")
         return made, dataclasses.replace(listing, facts=facts)
+
+    async def _plan(self, listed: LogFacts) -> tuple[LogFacts, CleanupPlan]:
+        """Off the event loop: a log may have a million versions."""
+
+        def work() -> tuple[LogFacts, CleanupPlan]:
+            facts = marked(listed, self._sound, self._sound_checkpoints)
+            return facts, plan(facts, self._settings)
+
+        return await self._world.run_blocking(work)
 
     async def _built(self, version: int) -> bool:
         await self._before_building()
@@ -281,7 +288,8 @@ class CleanupRun:
         found = await list_manifests(self._store, self._paths, now)
         states = await self._directories.all(now)
         facts = [one.fact for one in states.values() if one.fact.version not in going]
-        unused = plan_manifests(found, facts, self._settings).delete
+        planned = await self._world.run_blocking(lambda: plan_manifests(found, facts, self._settings))
+        unused = planned.delete
         if self._dry:
             self.done.manifests = len(unused)
             return len(found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 from collections.abc import AsyncIterator, Mapping
 
 import msgspec
@@ -125,7 +126,8 @@ class Directories:
                 keys = [self._paths.resolve_manifest(info.path, version) for info in manifest.manifests]
         except (CorruptObject, ObjectMissing):
             return False, None
-        return manifest.ours, frozenset(self._paths.relative(key) for key in keys)
+        # Neighbouring states name the same manifests: each name is kept once.
+        return manifest.ours, frozenset(sys.intern(self._paths.relative(key)) for key in keys)
 
 
 async def list_log(store: ObjectStore, paths: LogPaths, directories: Directories, now_ms: int) -> LogListing:
