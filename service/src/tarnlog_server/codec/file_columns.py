@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -27,6 +27,24 @@ FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
 _NEEDED = {"path": pa.string(), "size": pa.int64(), "addedAtVersion": pa.int64(), "addedAtTimestamp": pa.int64()}
 _UNUSUAL_PATH = r"%|//|\./|/\.$"
 """Only such paths can differ from their keys."""
+
+
+def of_partitions(
+    batch: pa.RecordBatch, columns: Sequence[str], keep: Callable[[tuple[str | None, ...]], bool]
+) -> pa.RecordBatch:
+    """The rows whose partition values are wanted; `keep` is asked once for each combination of values."""
+    if not columns or not batch.num_rows:
+        return batch if keep(()) else batch.slice(0, 0)
+    values = [
+        pc.map_lookup(batch.column("partitionValues"), pa.scalar(name), "first").dictionary_encode("encode")
+        for name in columns
+    ]
+    texts = [one.dictionary.to_pylist() for one in values]
+    codes = list(zip(*(one.indices.to_pylist() for one in values), strict=True))
+    wanted = {code for code in set(codes) if keep(tuple(text[at] for text, at in zip(texts, code, strict=True)))}
+    if not wanted:
+        return batch.slice(0, 0)
+    return batch.take(pa.array([row for row, code in enumerate(codes) if code in wanted], pa.int64()))
 
 
 class UnexpectedColumns(ValueError):

@@ -18,6 +18,8 @@ from tarnlog.protocol.schema import Field, Schema
 from tarnlog_server.core.column_order import column_order
 from tarnlog_server.core.state_files import Manifest, Tombstone, may_hold
 
+SMALLEST_SPREAD = 5000
+"""Entries below which cutting a state into more manifests saves no time."""
 T = TypeVar("T")
 Rank: TypeAlias = Callable[[Mapping[str, str | None]], tuple[Any, ...]]
 """The place of a file's partition values in the order of a compacted state."""
@@ -155,6 +157,15 @@ def in_manifests(files: Iterable[T], order: Callable[[T], Any], entries_per_mani
     """The files of each new manifest: sorted, and at most so many in each, as evenly as that allows."""
     ordered = sorted(files, key=order)
     return [ordered[start:stop] for start, stop in pieces(len(ordered), entries_per_manifest)]
+
+
+def spread_entries(count: int, entries_per_manifest: int, max_manifests: int) -> int:
+    """How many entries a manifest of a state that is written anew gets, at most what the setting says.
+
+    A filter on a partition reads a whole manifest, so a few smaller ones serve it better than one large one; half of
+    the manifests that a state may have are left for the increments to come.
+    """
+    return min(entries_per_manifest, max(SMALLEST_SPREAD, -(-count // max(1, max_manifests // 2))))
 
 
 def pieces(count: int, entries_per_manifest: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tom
 from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
 from tarnlog_server.codec.table_state import StateFacts, StateFile
 from tarnlog_server.core import state_files
-from tarnlog_server.core.compaction_plan import choose
+from tarnlog_server.core.compaction_plan import choose, spread_entries
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSettings, compaction
@@ -88,7 +88,10 @@ class AvroStateWriter:
             level=int(self._live.setting("state.compressionLevel")),
             progress=self._progress,
         )
-        infos = await writer.write(plan.files, snapshot.metadata, settings.entries_per_manifest)
+        entries = settings.entries_per_manifest
+        if not plan.kept and snapshot.metadata is not None and snapshot.metadata.partition_columns:
+            entries = spread_entries(len(plan.files), entries, settings.max_manifests)
+        infos = await writer.write(plan.files, snapshot.metadata, entries)
         manifest = StateManifest(
             facts=facts,
             created_at=self._world.now_ms(),
@@ -105,11 +108,15 @@ class AvroStateWriter:
         await self._put(self._paths.state_ids(version), ids)
         # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
         # A state of the past is written only where there is none that is sound.
-        await self._put(
+        written = await self._put(
             self._paths.state_manifest(version),
             encode_state_manifest(manifest),
             only_if_absent=not compact and past is None,
         )
+        if written is PutResult.EXISTS:
+            # Another replica completed it first, with manifests of its own: other readers must not be led to ours.
+            manifest = await self._live.states.manifest(version)
+            await self._for_other_readers(version, encode_state_manifest_avro(manifest))
         if not await self._all_there(plan.kept, version):
             # A cleanup took the base, which was not the newest any more, and its manifests: stand on our own.
             return await self.write(snapshot, facts, ids, settings, compact=True, past=past)

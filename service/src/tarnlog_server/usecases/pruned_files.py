@@ -6,15 +6,12 @@ first, once for each partition, and only the files of those that stay are made a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import Predicate
-from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.state_manifest import ManifestInfo
-from tarnlog_server.codec.table_state import State
+from tarnlog_server.codec.table_state import State, StateFacts
 from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import FileTest, compile_predicate
@@ -41,7 +38,9 @@ async def matching(states: States, ref: StateRef, predicate: Predicate) -> Match
     metadata = manifest.facts.metadata
     # Bounds of another writer hold only as far as its order is known: they are not used here.
     kept = [info for info in manifest.manifests if not manifest.ours or _may_hold(info, predicate, metadata)]
-    files = await states.files(manifest, kept)
+    columns = metadata.partition_columns if metadata is not None else ()
+    test = _test(manifest.facts, predicate)
+    files = await states.files(manifest, kept, lambda values: test(dict(zip(columns, values, strict=True)), None, None))
     state = State(manifest.facts, files, manifest.ours)
     return Matching(_matching(state, predicate), len(manifest.manifests), len(kept))
 
@@ -56,36 +55,13 @@ def _may_hold(info: ManifestInfo, predicate: Predicate, metadata: MetaData | Non
 
 
 def _matching(state: State, predicate: Predicate) -> list[Add]:
-    metadata = state.facts.metadata
-    columns = metadata.partition_columns if metadata is not None else ()
-    schema = schema_of(metadata.schema_string if metadata is not None else "")
-    recorded = state.facts.truncation_length
-    test = compile_predicate(predicate, schema, columns, DEFAULT_TRUNCATION if recorded is None else recorded)
-    if isinstance(state.files, FileColumns):
-        rows = _rows_of_partitions(state.files, columns, test)
-        adds = [file.add for file in state.files.chosen(rows)]
-    else:
-        adds = [file.add for file in state.files]
+    test = _test(state.facts, predicate)
+    adds = (file.add for file in state.files)
     return [add for add in adds if test(add.partition_values, add.min_values, add.max_values)]
 
 
-def _rows_of_partitions(files: FileColumns, columns: tuple[str, ...], test: FileTest) -> list[int]:
-    """The rows whose partition values alone do not exclude a match."""
-    known: dict[tuple[str | None, ...], bool] = {}
-    found: list[int] = []
-    rows, start = files.stored_rows(), 0
-    for _, partitions in files.paths_and_partitions():
-        for place, values in enumerate(partitions, start):
-            key = tuple(map(values.get, columns))
-            keep = known.get(key)
-            if keep is None:
-                keep = known[key] = test(_complete(values, columns), None, None)
-            if keep:
-                found.append(rows[place])
-        start += len(partitions)
-    return found
-
-
-def _complete(values: Mapping[str, str | None], columns: tuple[str, ...]) -> dict[str, str | None]:
-    """Partition values with the nulls that an entry leaves out."""
-    return dict.fromkeys(columns) | dict(values)
+def _test(facts: StateFacts, predicate: Predicate) -> FileTest:
+    metadata, recorded = facts.metadata, facts.truncation_length
+    schema = schema_of(metadata.schema_string if metadata is not None else "")
+    columns = metadata.partition_columns if metadata is not None else ()
+    return compile_predicate(predicate, schema, columns, DEFAULT_TRUNCATION if recorded is None else recorded)

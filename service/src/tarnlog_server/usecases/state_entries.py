@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from tarnlog_server.codec.damage import check_sha256
-from tarnlog_server.codec.file_columns import FileColumns, UnexpectedColumns
+from tarnlog_server.codec.file_columns import FileColumns, UnexpectedColumns, of_partitions
 from tarnlog_server.codec.state_avro import decode_manifest
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, hidden_below, live_files
 from tarnlog_server.codec.table_state import StateFile
@@ -27,6 +27,8 @@ from tarnlog_server.usecases.table_log import TableLog
 COLUMNS_FROM = 1000
 """Entries from which on columns are worth it: below, decoding one by one is as quick and the actions are small."""
 T = TypeVar("T")
+Keep: TypeAlias = Callable[[tuple[str | None, ...]], bool]
+"""Whether the files of a partition are wanted, by its values in the order of the partition columns."""
 
 
 class StateEntries:
@@ -42,10 +44,12 @@ class StateEntries:
         """The files that a state shows. Raises CorruptObject, StoreError."""
         return await self.live_of(manifest, manifest.manifests)
 
-    async def live_of(self, manifest: StateManifest, infos: Sequence[ManifestInfo]) -> FileColumns | list[StateFile]:
-        """The files that some of its manifests show."""
+    async def live_of(
+        self, manifest: StateManifest, infos: Sequence[ManifestInfo], keep: Keep | None = None
+    ) -> FileColumns | list[StateFile]:
+        """The files that some of its manifests show; those of other partitions than `keep` wants may be left out."""
         if self._columns is not None and manifest.ours and sum(info.num_entries for info in infos) >= COLUMNS_FROM:
-            found = await self._as_columns(manifest, infos, self._columns)
+            found = await self._as_columns(manifest, infos, self._columns, keep)
             if found is not None:
                 return found
         parts = await self._each(manifest, infos, lambda info: self.entries(manifest, info))
@@ -61,11 +65,16 @@ class StateEntries:
         )
 
     async def _as_columns(
-        self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader
+        self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader, keep: Keep | None
     ) -> FileColumns | None:
         async def read(info: ManifestInfo) -> list[pa.RecordBatch]:
             key, data = await self._get(manifest, info)
-            return await self._world.run_blocking(lambda: _decoded(reader, key, data, info))
+            return await self._world.run_blocking(lambda: chosen(_decoded(reader, key, data, info)))
+
+        def chosen(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+            if keep is None:
+                return batches
+            return [of_partitions(batch, _partitions(manifest), keep) for batch in batches]
 
         try:
             parts = await self._each(manifest, infos, read)

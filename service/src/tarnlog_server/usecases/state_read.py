@@ -25,7 +25,7 @@ from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_facts import ForeignFacts
-from tarnlog_server.usecases.state_entries import StateEntries
+from tarnlog_server.usecases.state_entries import Keep, StateEntries
 from tarnlog_server.usecases.table_log import TableLog
 
 PAGE = 1000
@@ -241,9 +241,12 @@ class States:
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
         return Loaded(ref, State(manifest.facts, files, manifest.ours), ids, manifest)
 
-    async def files(self, manifest: StateManifest, infos: Sequence[ManifestInfo]) -> Iterable[StateFile]:
-        """The files that some manifests of a state show. Raises CorruptObject, StoreError."""
-        return await self._entries.live_of(manifest, infos)
+    async def files(self, manifest: StateManifest, infos: Sequence[ManifestInfo], keep: Keep) -> Iterable[StateFile]:
+        """The files that some manifests of a state show, at least those of partitions that `keep` wants.
+
+        Raises CorruptObject, StoreError.
+        """
+        return await self._entries.live_of(manifest, infos, keep)
 
     async def _ids_of(self, version: int, manifest: StateManifest) -> CommitIdRun | None:
         return await self._ids(self._paths.state_ids(version)) if manifest.ours else None
