@@ -196,7 +196,9 @@ async def test_real_tables(warehouse: Warehouse, table: str, version: int, count
     assert theirs == {add.path: add for add in seen.files}
     hint = "_last_checkpoint"
     after = everything(warehouse)
-    assert {key: after[key] for key in before if hint not in key} == {key: before[key] for key in before if hint not in key}
+    assert {key: after[key] for key in before if hint not in key} == {
+        key: before[key] for key in before if hint not in key
+    }
 
 
 # taking over --------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class _Walk:
         self._progress = progress
         self._floor = floor
         self._states = States(log, world)
-        self._audit = StateAudit(log, self._states)
+        self._audit = StateAudit(log, self._states, world)
         self._ids = SeenIds()
         self._unreadable: list[str] = []
         self._theirs = 0
@@ -77,6 +77,7 @@ class _Walk:
         first = max(self._floor, 0 if opened is None else opened.first_file)
         oldest = first if opened is None else min(first, opened.oldest)
         await self._list_states(ours, oldest)
+        listed = [ref for refs in self._refs.values() for ref in refs]
         versions = [version for version in await self._log.all_versions() if version >= first]
         last = max([*versions[-1:], -1 if opened is None else opened.tracker.head.version])
         missing = missing_versions(versions, first, last) if versions or opened is None else []
@@ -85,7 +86,8 @@ class _Walk:
         for ref in [ref for refs in self._refs.values() for ref in refs]:
             await self._audit.compare(ref, None)
         head = None if opened is None else opened.tracker.head
-        await self._audit.check_hint(last if head is None else max(last, head.version))
+        await self._audit.settle(listed)
+        await self._audit.check_hint()
         checks = [
             self._contiguous(first, last, missing, closed),
             self._readable(len(versions)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from tarnlog_server.codec.checkpoint_order import count_actions
@@ -14,11 +15,15 @@ from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.audit import Check, differences, some
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.ports.object_store import ObjectMissing
+from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import is_foreign_state
 from tarnlog_server.usecases.state_read import Kind, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
 from tarnlog_server.usecases.table_log import TableLog
 
+HINT_TRIES = 5
+SETTLE_SECONDS = 1.0
+"""How long the deletion of a state, which takes several calls, is given to end."""
 Place: TypeAlias = tuple[int, Kind]
 """Which state: a version may have one of each kind."""
 
@@ -45,8 +50,9 @@ class StateFindings:
 class StateAudit:
     """Reads one state after the other; in memory is one at a time."""
 
-    def __init__(self, log: TableLog, states: States) -> None:
+    def __init__(self, log: TableLog, states: States, world: World) -> None:
         self._log = log
+        self._world = world
         self._states = states
         self.found = StateFindings()
 
@@ -74,8 +80,21 @@ class StateAudit:
             await self._compare_for_others(loaded.manifest)
         return loaded
 
+    async def settle(self, refs: Iterable[StateRef]) -> None:
+        """Forget what was found about states that a cleanup was just deleting, once it had a moment to go on."""
+        suspects = {*self.found.damaged, *((version, Kind.AVRO) for version in self.found.other_readers)}
+        if not suspects:
+            return
+        await self._world.sleep(SETTLE_SECONDS)
+        for ref in refs:
+            if (ref.version, ref.kind) in suspects and not await self._is_there(ref):
+                self.found.damaged.pop((ref.version, ref.kind), None)
+                self.found.sound.pop((ref.version, ref.kind), None)
+                if ref.kind is Kind.AVRO:
+                    self.found.other_readers.pop(ref.version, None)
+
     async def _is_there(self, ref: StateRef) -> bool:
-        """Whether a state was not deleted by a cleanup meanwhile, which takes the object that completes it first."""
+        """Whether the object that completes a state is there now."""
         key = self._log.paths.state_manifest(ref.version) if ref.kind is Kind.AVRO else self._states.key_of(ref)
         for one in {key, self._states.key_of(ref)} if ref.foreign else {key}:
             try:
@@ -85,34 +104,46 @@ class StateAudit:
             return True
         return False
 
-    async def check_hint(self, head: int) -> None:
-        """Whether the hint leads to a state that can be believed, and tells the truth about it."""
+    async def check_hint(self) -> None:
+        """Whether the hint leads to a state that can be believed, and tells the truth about it.
+
+        It may move while it is looked at, to a state that the walk did not see: then it is looked at again.
+        """
         key = self._log.paths.last_checkpoint
+        last: bytes | None = None
+        for _ in range(HINT_TRIES):
+            try:
+                data = await self._log.store.get(key)
+            except ObjectMissing:
+                ours = any(self.found.sound.values())
+                self.found.hint = "there is none, although there are states: opening must list them" if ours else None
+                return
+            if data == last:
+                return
+            last = data
+            self.found.hint = await self._hint_fault(key, data)
+            if self.found.hint is None:
+                return
+
+    async def _hint_fault(self, key: str, data: bytes) -> str | None:
         try:
-            hint = decode_last_checkpoint(key, await self._log.store.get(key))
-        except ObjectMissing:
-            if any(self.found.sound.values()):
-                self.found.hint = "there is none, although there are states: opening has to list them"
-            return
+            hint = decode_last_checkpoint(key, data)
         except CorruptObject as error:
-            self.found.hint = str(error)
-            return
-        if hint.version > head:
-            self.found.hint = f"it names version {hint.version}, but the newest is {head}"
-            return
+            return str(error)
         kind = {"avro-state": Kind.AVRO, "parquet": Kind.PARQUET}.get(hint.format or "json", Kind.JSON)
-        ref = StateRef(hint.version, kind)
-        ours = self.found.sound.get((hint.version, kind))
-        if ours is None:
-            self.found.hint = f"it names a state of version {hint.version} that is missing or damaged"
-        elif ours:
-            loaded = await self._states.read(ref)
+        try:
+            loaded = await self._states.read(StateRef(hint.version, kind))
+        except (CorruptObject, ObjectMissing):
+            return f"it names a state of version {hint.version} that is missing or damaged"
+        if (hint.version, kind) in self.found.unlike:
+            return f"it names the state of version {hint.version}, which is wrong"
+        if loaded.state.ours:
             snapshot = snapshot_of(loaded.state)
             told = (hint.size, hint.size_in_bytes, hint.num_files)
             true = (count_actions(loaded.state.facts, snapshot.num_files), snapshot.total_bytes, snapshot.num_files)
-            directory = state_dir(ref.version) if kind is Kind.AVRO else None
-            if told != true or hint.state_dir != directory:
-                self.found.hint = f"what it tells of the state of version {ref.version} is not so"
+            if told != true or hint.state_dir != (state_dir(hint.version) if kind is Kind.AVRO else None):
+                return f"what it tells of the state of version {hint.version} is not so"
+        return None
 
     async def _compare_for_others(self, manifest: StateManifest) -> None:
         version = manifest.facts.version

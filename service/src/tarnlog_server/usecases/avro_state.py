@@ -129,7 +129,11 @@ class AvroStateWriter:
         """Replaces only what is ours: another writer's state may be all there is of its version."""
         key = self._paths.state_manifest_avro(version)
         if await self._put(key, data, only_if_absent=True) is PutResult.EXISTS:
-            if is_foreign_state(key, version, await self._live.log.store.get(key)):
+            try:
+                found = await self._live.log.store.get(key)
+            except ObjectMissing:
+                found = b""  # a cleanup took it meanwhile
+            if is_foreign_state(key, version, found):
                 raise foreign_writer_problem(self._live.name, key)
             await self._put(key, data)
 
