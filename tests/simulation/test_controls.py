@@ -14,7 +14,7 @@ from tarnlog_server.core.dedupe import CommitIds
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.ratify import Fact, Ratify, Step
 from tarnlog_server.core.retention_facts import LogFacts
-from tarnlog_server.usecases import committer
+from tarnlog_server.usecases import committer, waiting_line
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
 from tarnlog_server.usecases.state_read import Broken
@@ -49,14 +49,14 @@ def test_a_timeout_taken_for_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_deadline_that_claims_nothing_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = committer.Committer._past_deadline
+    right = waiting_line.WaitingLine._past_deadline
 
     def wrong(self: Any, waiting: Any) -> None:
         in_flight, waiting.in_flight = waiting.in_flight, False
         right(self, waiting)
         waiting.in_flight = in_flight
 
-    monkeypatch.setattr(committer.Committer, "_past_deadline", wrong)
+    monkeypatch.setattr(waiting_line.WaitingLine, "_past_deadline", wrong)
     assert_caught("every answer said that it is not committed")
 
 

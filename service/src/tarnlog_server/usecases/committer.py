@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections import deque
 
-from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Rejected, Unknown
+from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted
 from tarnlog.protocol.problems import Kind, ProblemError
 from tarnlog_server.codec.version_file import encode
 from tarnlog_server.core.coalesce import Answer, Batch, Limits, form, replayed
@@ -29,6 +28,7 @@ from tarnlog_server.usecases.hedged_put import HedgedPut
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.older_steps import OlderSteps
 from tarnlog_server.usecases.slots import Slots
+from tarnlog_server.usecases.waiting_line import LineLimits, Waiting, WaitingLine
 
 _log = logging.getLogger(__name__)
 ENGINE = "tarnlog/0.1"
@@ -37,7 +37,6 @@ MAX_REBASED_LISTED = 100
 LINGER_ABOVE_SECONDS = 0.005
 LINGER_SHARE = 0.25
 LINGER_POLL_SECONDS = 0.001
-MIN_TIMER_SECONDS = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,19 +51,6 @@ class CommitterSettings:
     window: Window = dataclasses.field(default_factory=Window)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Waiting:
-    """A commit that waits for its answer."""
-
-    intent: Intent
-    answer: asyncio.Future[CommitOutcome]
-    generation: object
-    """Up to which generation of sealed ids it is known not to be there."""
-    arrived: float
-    attempts: int = 0
-    in_flight: bool = False
-
-
 class Committer:
     """Serialises the commits of one table on this replica."""
 
@@ -77,100 +63,54 @@ class Committer:
         self._settings = settings
         self._slots = Slots(table, world, HedgedPut(table.log.store, world, telemetry, hedge=hedge))
         self._older = OlderSteps(table)
-        self._queue: deque[Waiting] = deque()
-        self._queued_bytes = 0
-        self._in_flight: list[Waiting] = []
-        self._parked: list[Waiting] = []
-        """Planned long ago: they wait for old winners to be read, and nobody waits for them."""
+        self._line = WaitingLine(
+            table.name,
+            world,
+            telemetry,
+            LineLimits(settings.max_waiting, settings.max_waiting_bytes, settings.deadline_seconds),
+        )
         self._reading: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
-        self._arrived = 0
         self._answered_at = float("-inf")
         self._answered_together = 0
         self._typical_put = 0.0
-        self._deadline: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
-        return not (self._queue or self._in_flight or self._parked)
+        return self._line.idle
 
     def waits(self, commit_id: str) -> bool:
         """Whether this replica is still busy with a commit: its outcome is not known yet."""
-        return any(w.intent.commit_id == commit_id for w in (*self._queue, *self._in_flight, *self._parked))
+        return self._line.waits(commit_id)
 
     async def commit(self, intent: Intent) -> CommitOutcome:
         """Queue a commit and wait for its answer, at most until the deadline. ProblemError when the queue is full."""
         if self._closing:
             raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
-        if (
-            len(self._queue) + len(self._parked) >= self._settings.max_waiting
-            or self._queued_bytes + intent.size > self._settings.max_waiting_bytes
-        ):
-            raise ProblemError(
-                "too-many-waiting",
-                f"{len(self._queue)} commits already wait for this table; not committed, send it again later",
-                retry_after=1.0,
-            )
-        loop = asyncio.get_running_loop()
-        waiting = Waiting(intent, loop.create_future(), self._table.tracker.ids.generation, self._world.monotonic())
-        self._queue.append(waiting)
-        self._queued_bytes += intent.size
-        self._arrived += 1
+        waiting = self._line.join(intent, self._table.tracker.ids.generation)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"committer {self._table.name}")
         self._wake.set()
-        if self._deadline is None:
-            self._deadline = loop.call_later(self._settings.deadline_seconds, self._check_deadlines)
         return await waiting.answer
 
     async def close(self, grace_seconds: float) -> None:
         """Answer everyone: what only waits is told to resend, what is in flight gets `grace_seconds` to settle."""
         self._closing = True
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._send_away()
-        if self._in_flight:
-            await asyncio.wait({waiting.answer for waiting in self._in_flight}, timeout=grace_seconds)
-        for waiting in self._in_flight:
-            if not waiting.answer.done():
-                waiting.answer.set_result(Unknown(commit_id=waiting.intent.commit_id, retry_after=1.0))
+        await self._line.close(grace_seconds)
         tasks = [task for task in (self._task, self._reading) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._slots.close()
 
-    def _check_deadlines(self) -> None:
-        """Tell those who waited too long. One timer for all: a timer for each commit costs more than its queueing."""
-        self._deadline = None
-        now = self._world.monotonic()
-        ends = []
-        for waiting in (*self._queue, *self._in_flight, *self._parked):
-            end = waiting.arrived + self._settings.deadline_seconds
-            if end <= now:
-                self._past_deadline(waiting)
-            elif not waiting.answer.done():
-                ends.append(end)
-        if ends:
-            again = max(min(ends) - now, MIN_TIMER_SECONDS)
-            self._deadline = asyncio.get_running_loop().call_later(again, self._check_deadlines)
-
-    def _past_deadline(self, waiting: Waiting) -> None:
-        """A commit in flight may land, so its outcome is unknown; one that only waited certainly did not."""
-        if waiting.in_flight:
-            self._answer(waiting, Unknown(commit_id=waiting.intent.commit_id, retry_after=2.0))
-        else:
-            detail = "not written before the deadline; send it again"
-            self._answer(waiting, ProblemError("commit-contended", detail, retry_after=1.0))
-
     async def _run(self) -> None:
         failures = 0
         while not self._closing:
-            if not self._queue:
+            if not self._line.queue:
                 self._wake.clear()
-                if not self._queue:
+                if not self._line.queue:
                     await self._wake.wait()
                 # One turn of the loop: requests that are already here join this version instead of the next. Not when
                 # some waited for the last version: theirs is on its way before the answers to that one are written.
@@ -183,15 +123,15 @@ class Committer:
                 # The log could not be read: nobody in the queue was written, and everybody may try again.
                 failures += 1
                 if problem.code.kind is not Kind.UNAVAILABLE:
-                    self._answer_all(problem)
+                    self._line.answer_queued(problem)
                 else:
                     await self._world.sleep(self._slots.backoff(failures))
-                    self._drop_answered()
+                    self._line.drop_answered()
             except Exception:
                 _log.exception("the committer of %s failed; everyone waiting is told", self._table.name)
-                self._give_up()
+                self._line.give_up()
         # Those whose version was lost to another writer during the shutdown wait again, for nothing.
-        self._send_away()
+        self._line.send_away()
 
     async def _let_answered_return(self) -> None:
         """After a version on a slow store, wait a moment while the clients it answered keep coming back.
@@ -204,9 +144,9 @@ class Committer:
             return
         until = self._answered_at + LINGER_SHARE * self._typical_put
         while self._world.monotonic() < until:
-            before = self._arrived
+            before = self._line.arrived
             await self._world.sleep(LINGER_POLL_SECONDS)
-            if self._arrived == before:
+            if self._line.arrived == before:
                 return
 
     async def _round(self) -> None:
@@ -214,12 +154,12 @@ class Committer:
         await self._table.refresh(self._settings.head_max_age_seconds)
         foreign = await self._table.foreign_writer(self._settings.head_max_age_seconds)
         await self._answer_sealed()
-        self._drop_answered()
+        self._line.drop_answered()
         head = self._table.head
         batch, unsure = self._form()
         if batch.members and foreign is not None and not any(one.adopted_from is not None for one in batch.members):
             # Only now: what is in the log already is answered as what it is.
-            self._settled(foreign)
+            self._line.answer_in_flight(foreign)
         elif batch.members:
             await self._write(batch, head)
         elif unsure:
@@ -232,40 +172,38 @@ class Committer:
     def _park(self, intents: list[Intent]) -> None:
         """Let commits whose winners left memory wait aside while those are read; the others go on."""
         parked = {id(intent) for intent in intents}
-        self._parked += [w for w in self._queue if id(w.intent) in parked]
-        self._requeue([w for w in self._queue if id(w.intent) not in parked])
-        if self._parked and (self._reading is None or self._reading.done()):
+        self._line.parked += [w for w in self._line.queue if id(w.intent) in parked]
+        self._line.requeue([w for w in self._line.queue if id(w.intent) not in parked])
+        if self._line.parked and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read_older(), name=f"older versions of {self._table.name}")
 
     async def _read_older(self) -> None:
         try:
-            await self._older.load(min(w.intent.read_version or 0 for w in self._parked))
+            await self._older.load(min(w.intent.read_version or 0 for w in self._line.parked))
         except ProblemError as problem:
             if problem.code.kind is Kind.UNAVAILABLE:
                 await self._world.sleep(self._slots.backoff(1))
             else:
-                for waiting in self._parked:
-                    self._answer(waiting, problem)
+                self._line.answer_parked(problem)
         except Exception:
             _log.exception("older versions of %s could not be read", self._table.name)
             fault = ProblemError("internal-error", "the commit was not written because of an internal error")
-            for waiting in self._parked:
-                self._answer(waiting, fault)
-        parked, self._parked = self._parked, []
-        self._requeue([w for w in (*parked, *self._queue) if not w.answer.done()])
+            self._line.answer_parked(fault)
+        parked, self._line.parked = self._line.parked, []
+        self._line.requeue([w for w in (*parked, *self._line.queue) if not w.answer.done()])
         self._wake.set()
 
     async def _answer_sealed(self) -> None:
         """While a resend waited, its id may have come into the log and left the recent ones again."""
         while True:
             generation = self._table.tracker.ids.generation
-            unsure = [w for w in self._queue if w.generation is not generation]
+            unsure = [w for w in self._line.queue if w.generation is not generation]
             if not unsure:
                 return
             for waiting in unsure:
                 known = await self._table.find_sealed(waiting.intent.commit_id)
                 if known is not None:
-                    self._answer(waiting, replayed(waiting.intent, known))
+                    self._line.answer(waiting, replayed(waiting.intent, known))
                 waiting.generation = generation
 
     def _form(self) -> tuple[Batch, list[Waiting]]:
@@ -275,9 +213,9 @@ class Committer:
         commit may be in the log already, through another replica: they stay until the head was seen again.
         """
         started = self._world.monotonic()
-        by_intent = {id(w.intent): w for w in self._queue}
+        by_intent = {id(w.intent): w for w in self._line.queue}
         batch = form(
-            (w.intent for w in self._queue),
+            (w.intent for w in self._line.queue),
             self._table.tracker,
             floor=self._table.floor,
             limits=self._settings.limits,
@@ -290,13 +228,13 @@ class Committer:
             if _refuses(answer) and self._table.tracker.observed_at < waiting.arrived:
                 unsure.append(waiting)
             else:
-                self._answer(waiting, answer)
-        self._in_flight = [by_intent[id(intent)] for intent in batch.members]
-        for waiting in self._in_flight:
+                self._line.answer(waiting, answer)
+        self._line.in_flight = [by_intent[id(intent)] for intent in batch.members]
+        for waiting in self._line.in_flight:
             waiting.in_flight = True
             waiting.attempts += 1
         stay = {id(intent) for intent in (*batch.deferred, *batch.needs_history, *(w.intent for w in unsure))}
-        self._requeue([w for w in self._queue if id(w.intent) in stay])
+        self._line.requeue([w for w in self._line.queue if id(w.intent) in stay])
         self._telemetry.phase("forming", self._world.monotonic() - started)
         return batch, unsure
 
@@ -318,7 +256,7 @@ class Committer:
             self._answered_together = len(batch.members)
         elif step is Step.REFUSED:
             detail = f"the object store refused the write: {self._slots.refusal}; not committed, send it again"
-            self._settled(ProblemError("storage-refused", detail, retry_after=5.0))
+            self._line.answer_in_flight(ProblemError("storage-refused", detail, retry_after=5.0))
         else:
             await self._lost(reload=step is Step.RELOAD)
 
@@ -334,12 +272,12 @@ class Committer:
             except ProblemError as problem:
                 # Another replica may have written a member into what we cannot read: they stay in flight.
                 if problem.code.kind is not Kind.UNAVAILABLE:
-                    self._settled(problem)
+                    self._line.answer_in_flight(problem)
                     return
                 failures += 1
                 await self._world.sleep(self._slots.backoff(failures))
         self._telemetry.phase("catching-up", self._world.monotonic() - started)
-        members, self._in_flight = self._in_flight, []
+        members, self._line.in_flight = self._line.in_flight, []
         again = []
         for waiting in members:
             waiting.in_flight = False
@@ -350,18 +288,18 @@ class Committer:
                 and self._table.tracker.ids.recent(waiting.intent.commit_id) is None
             ):
                 detail = f"lost {waiting.attempts} versions to other writers; not committed, send it again"
-                self._answer(waiting, ProblemError("commit-contended", detail, retry_after=0.5))
+                self._line.answer(waiting, ProblemError("commit-contended", detail, retry_after=0.5))
             else:
                 again.append(waiting)
-        self._requeue([*again, *self._queue])
+        self._line.requeue([*again, *self._line.queue])
 
     def _committed(self, record: VersionRecord) -> None:
         """COMMITTED: everyone in the version is told together."""
-        for seq, waiting in enumerate(self._in_flight):
+        for seq, waiting in enumerate(self._line.in_flight):
             read = waiting.intent.read_version
             rebased = range(read + 1, record.version) if read is not None else range(0)
             waiting.in_flight = False
-            self._answer(
+            self._line.answer(
                 waiting,
                 Committed(
                     commit_id=waiting.intent.commit_id,
@@ -372,14 +310,7 @@ class Committer:
                     rebased_over=tuple(rebased[-MAX_REBASED_LISTED:]),
                 ),
             )
-        self._in_flight = []
-
-    def _settled(self, problem: ProblemError) -> None:
-        """Nothing of this batch was written: the same news for every member."""
-        members, self._in_flight = self._in_flight, []
-        for waiting in members:
-            waiting.in_flight = False
-            self._answer(waiting, problem)
+        self._line.in_flight = []
 
     async def _encode(self, record: VersionRecord, members: list[Intent]) -> bytes:
         started = self._world.monotonic()
@@ -392,54 +323,6 @@ class Committer:
             data = encode(info, lines, compress=compress)
         self._telemetry.phase("encoding", self._world.monotonic() - started)
         return data
-
-    def _answer(self, waiting: Waiting, answer: Answer | CommitOutcome) -> None:
-        if waiting.answer.done():
-            return
-        if isinstance(answer, ProblemError):
-            commit_id = waiting.intent.commit_id
-            if answer.code.kind is Kind.UNAVAILABLE:
-                waiting.answer.set_result(
-                    NotNow(commit_id=commit_id, problem=answer.document(), retry_after=answer.retry_after or 1.0)
-                )
-            else:
-                waiting.answer.set_result(Rejected(commit_id=commit_id, problem=answer.document()))
-            return
-        if isinstance(answer, Conflicted):
-            self._telemetry.conflict(answer.rule)
-        if isinstance(answer, Committed) and answer.replayed is False and waiting.attempts == 0:
-            raise AssertionError("a commit that was never in a version cannot be committed")
-        waiting.answer.set_result(answer)
-
-    def _send_away(self) -> None:
-        """Tell everyone who only waits that the service shuts down."""
-        problem = ProblemError("shutting-down", "the service is shutting down; resend", retry_after=1.0)
-        for waiting in self._parked:
-            self._answer(waiting, problem)
-        self._parked = []
-        self._answer_all(problem)
-
-    def _answer_all(self, problem: ProblemError) -> None:
-        for waiting in self._queue:
-            self._answer(waiting, problem)
-        self._requeue([])
-
-    def _give_up(self) -> None:
-        """A fault of ours: what was in flight may land, what only waited did not."""
-        members, self._in_flight = self._in_flight, []
-        for waiting in members:
-            self._answer(waiting, Unknown(commit_id=waiting.intent.commit_id, retry_after=2.0))
-        self._answer_all(ProblemError("internal-error", "the commit was not written because of an internal error"))
-
-    def _drop_answered(self) -> None:
-        """Commits whose client was already told to resend must not be written behind its back."""
-        if any(waiting.answer.done() for waiting in self._queue):
-            self._requeue([waiting for waiting in self._queue if not waiting.answer.done()])
-
-    def _requeue(self, waiting: list[Waiting]) -> None:
-        self._queue = deque(waiting)
-        self._queued_bytes = sum(w.intent.size for w in waiting)
-        self._telemetry.queue_depth(str(self._table.name), len(self._queue))
 
 
 def _refuses(answer: Answer) -> bool:
