@@ -288,14 +288,16 @@ async def test_a_writer_that_did_not_stop_fails_the_audit_and_is_left_alone(ware
 
 async def test_a_hint_that_names_what_is_not_there_stops_commits_until_it_is_repaired(warehouse: Warehouse) -> None:
     """It cannot be told from another writer's; but no state is behind it, so nothing is lost with it."""
-    replica, log = await table_with(warehouse, "avro")
-    hint = warehouse.store.raw(f"{log}_last_checkpoint").replace(b'"version":12', b'"version":92')
-    warehouse.store.overwrite(f"{log}_last_checkpoint", hint)
+    await field_table(warehouse.store, "lake/events", "B")
+    replica = warehouse.replica()
+    await register(replica, "raw.events", "memory://w/lake/events", stopped=True)
+    key = "lake/events/_transaction_log/_last_checkpoint"
+    warehouse.store.overwrite(key, warehouse.store.raw(key).replace(b'"version":12', b'"version":92'))
     warehouse.world.advance(61)
-    assert isinstance(await send(replica, add_line("x")), Rejected)
-    assert (await replica.repairing.repair(ORDERS)).status == "success"
+    assert isinstance(await send(replica, add_line("x"), to=EVENTS), Rejected)
+    assert (await replica.repairing.repair(EVENTS)).status == "success"
     warehouse.world.advance(61)
-    await commit(replica, add_line("x"))
+    await commit(replica, add_line("x"), to=EVENTS)
 
 
 # crashes ------------------------------------------------------------------------------------------------------------
