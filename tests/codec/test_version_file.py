@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.action_json import encode_action
 from tarnlog.protocol.actions import Action, Add, CommitInfo, MetaData, Protocol, Remove, SubCommit, Txn
-from tarnlog_server.codec import version_file
+from tarnlog_server.codec import sealed_lines
 from tarnlog_server.codec.version_file import CorruptObject, decode, encode, inflate, put_id_of
 from tarnlog_server.core.version_record import VersionRecord
 
@@ -140,7 +140,7 @@ def test_the_golden_framed_file() -> None:
 
 
 def test_small_files_stay_plain_and_large_ones_do_only_on_request() -> None:
-    assert len(GOLDEN_PLAIN) <= version_file.COMPRESS_ABOVE == 4096
+    assert len(GOLDEN_PLAIN) <= sealed_lines.COMPRESS_ABOVE == 4096
     assert encode(BIG_INFO, _lines(BIG_ACTIONS), compress=False).startswith(b'{"commitInfo"')
     for size, is_plain in ((4096, True), (4097, False)):
         empty = len(encode(CommitInfo(engine_info=""), [], compress=False))
@@ -257,7 +257,7 @@ def test_a_wrong_action_count_is_corruption(count: int) -> None:
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version_file, "MAX_INFLATED", 1 << 20)
+    monkeypatch.setattr(sealed_lines, "MAX_INFLATED", 1 << 20)
     bomb = gzip.compress(b"\n" * (64 << 20))
     assert len(bomb) < 1 << 17
     with pytest.raises(CorruptObject, match="inflates to more than 1048576 bytes"):
@@ -269,7 +269,7 @@ def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_real_cap() -> None:
-    assert version_file.MAX_INFLATED == 512 << 20
+    assert sealed_lines.MAX_INFLATED == 512 << 20
 
 
 def test_unknown_fields_are_still_there_after_a_decode_and_encode() -> None:

@@ -7,41 +7,20 @@ is noticed even where the JSON still parses. Anything empty, cut off or unparsab
 
 from __future__ import annotations
 
-import zlib
-
 import msgspec
 
 from tarnlog.protocol.action_json import MalformedLine, decode_lines, encode_action
 from tarnlog.protocol.actions import Action, CommitInfo
+from tarnlog_server.codec.sealed_lines import NO_CRC, CorruptObject, check_seal, inflate, seal
 from tarnlog_server.core.version_record import VersionRecord
 
-COMPRESS_ABOVE = 4 * 1024
-MAX_INFLATED = 512 * 1024 * 1024
-_FRAME = b"\x01\x01"
-_GZIP = b"\x1f\x8b"
-_CRC_PREFIX = b'{"commitInfo":{"crc32":"'
-_CRC_AT = len(_CRC_PREFIX)
-_NO_CRC = b"00000000"
-
-
-class CorruptObject(ValueError):
-    """An object of a log that cannot be what it should be; `key` names it."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key} is corrupt: {reason}")
-        self.key = key
-        self.reason = reason
+__all__ = ["CorruptObject", "decode", "encode", "inflate", "put_id_of"]
 
 
 def encode(info: CommitInfo, lines: list[bytes], *, compress: bool) -> bytes:
     """The bytes of a version: its commitInfo, then the encoded action lines. Costs their size."""
-    first = encode_action(msgspec.structs.replace(info, crc32=_NO_CRC.decode()))
-    blank = b"\n".join([first, *(line for line in lines if line), b""])
-    text = _CRC_PREFIX + b"%08x" % zlib.crc32(blank) + blank[_CRC_AT + 8 :]
-    if not compress or len(text) <= COMPRESS_ABOVE:
-        return text
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-    return _FRAME + packer.compress(text) + packer.flush()
+    first = encode_action(msgspec.structs.replace(info, crc32=NO_CRC))
+    return seal(b"\n".join([first, *(line for line in lines if line), b""]), compress=compress)
 
 
 def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) -> VersionRecord:
@@ -49,7 +28,7 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
     text = inflate(key, data)
     if not text.strip():
         raise CorruptObject(key, "it is empty")
-    _check_crc(key, text)
+    check_seal(key, text)
     try:
         decoded = decode_lines(text)
     except MalformedLine as error:
@@ -75,17 +54,6 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
     )
 
 
-def _check_crc(key: str, text: bytes) -> None:
-    """Verify our checksum. Other writers' files have none; a first line that is nearly ours is a damaged one."""
-    start = text[:_CRC_AT]
-    if start == _CRC_PREFIX:
-        blank = start + _NO_CRC + text[_CRC_AT + 8 :]
-        if text[_CRC_AT : _CRC_AT + 8] != b"%08x" % zlib.crc32(blank):
-            raise CorruptObject(key, "its checksum does not match its content")
-    elif len(start) == _CRC_AT and sum(a != b for a, b in zip(start, _CRC_PREFIX, strict=True)) <= 2:
-        raise CorruptObject(key, "its first line is damaged")
-
-
 def put_id_of(key: str, data: bytes) -> str | None:
     """Whose object this is; None for other writers' files. Only looks at the first line."""
     text = inflate(key, data)
@@ -95,24 +63,3 @@ def put_id_of(key: str, data: bytes) -> str | None:
     except MalformedLine:
         return None
     return next((action.put_id for action in found if isinstance(action, CommitInfo)), None)
-
-
-def inflate(key: str, data: bytes) -> bytes:
-    """The text of a version file, whatever it is wrapped in; CorruptObject on a bad or oversized stream."""
-    if data.startswith(_FRAME):
-        data = data[2:]
-        if not data.startswith(_GZIP):
-            raise CorruptObject(key, "its frame promises gzip, but none follows")
-    if not data.startswith(_GZIP):
-        return data
-    unpacker = zlib.decompressobj(31)
-    try:
-        text = unpacker.decompress(data, MAX_INFLATED)
-        if unpacker.unconsumed_tail:
-            raise CorruptObject(key, f"it inflates to more than {MAX_INFLATED} bytes")
-        text += unpacker.flush()
-    except zlib.error as error:
-        raise CorruptObject(key, f"its gzip stream is broken ({error})") from error
-    if not unpacker.eof:
-        raise CorruptObject(key, "its gzip stream is cut off")
-    return text
