@@ -256,3 +256,13 @@ def test_both_spellings_of_the_registry() -> None:
 def test_a_tombstone_hides_only_what_is_older(stones: list[Tombstone], alive: list[int]) -> None:
     files = [StateFile(plain_add("a%20b"), version, 0) for version in (0, 5, 9)]
     assert [file.added_at_version for file in live_files(stones, files)] == alive
+
+
+def test_where_a_dead_entry_was_added_survives_and_may_be_unknown() -> None:
+    stones = (Tombstone("a", 41, 7), Tombstone("b", 2, None))
+    manifest = msgspec.structs.replace(MANIFEST, tombstones=stones)
+    data = encode_state_manifest(manifest)
+    assert b'"tombstonesAddedAt":[7,null]' in data
+    assert decode_state_manifest(KEY, VERSION, data).tombstones == stones
+    silent = msgspec.structs.replace(MANIFEST, tombstones=(Tombstone("a", 41), Tombstone("b", 2)))
+    assert b"tombstonesAddedAt" not in encode_state_manifest(silent)

@@ -27,10 +27,14 @@ FORMAT_VERSION = 1
 
 
 class Tombstone(Struct, frozen=True, gc=False):
-    """Hides a path's entries that are older than `version`; all of them for None, as foreign tombstones do."""
+    """Hides a path's entries that are older than `version`; all of them for None, as foreign tombstones do.
+
+    `added_at` is the version that added the hidden entry, where that is known: it tells which manifest holds it.
+    """
 
     path: str
     version: int | None
+    added_at: int | None = None
 
 
 class ManifestInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -118,6 +122,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     skips: list[Raw] = []
     removes: list[_Remove] = []
     tombstone_versions: list[int] = []
+    tombstones_added_at: list[int | None] = []
     dropped: bool = False
     adopted_from: int | None = None
     version_timestamps: list[tuple[int, int]] = []
@@ -151,9 +156,16 @@ def encode_state_manifest(manifest: StateManifest) -> bytes:
         txns=[body(txn) for txn, _ in facts.txns],
         removes=[_remove_to_json(remove) for remove in facts.removes],
         tombstone_versions=versions,
+        tombstones_added_at=_added_at(manifest.tombstones),
         **{name: getattr(side, name) for name in SideFacts.__struct_fields__},
     )
     return seal_document(msgspec.json.encode(document))
+
+
+def _added_at(tombstones: Iterable[Tombstone]) -> list[int | None]:
+    """The member that says where dead entries are; left out where nothing is known."""
+    found = [stone.added_at for stone in tombstones]
+    return found if any(added is not None for added in found) else []
 
 
 def decode_state_manifest(key: str, version: int, data: bytes) -> StateManifest:
@@ -181,8 +193,10 @@ def _from_ours(document: _Document) -> StateManifest:
         [from_body(Txn, txn) for txn in document.txns],
         [_remove_from_json(remove) for remove in document.removes],
     )
-    stones = zip(document.tombstones, document.tombstone_versions, strict=True)
-    return _manifest(document, facts, tuple(Tombstone(path, below) for path, below in stones), ours=True)
+    # Documents of before this member was written do not have it.
+    added = document.tombstones_added_at or [None] * len(document.tombstones)
+    stones = zip(document.tombstones, document.tombstone_versions, added, strict=True)
+    return _manifest(document, facts, tuple(Tombstone(*stone) for stone in stones), ours=True)
 
 
 def _from_others(document: _Document) -> StateManifest:

@@ -185,7 +185,7 @@ class AvroStateWriter:
         return _Plan(
             ListedFiles((entry.file for entry in settled.written), snapshot.metadata),
             [info for info in manifest.manifests if info.path in kept_names],
-            [Tombstone(stone.path, stone.version) for _, stone in sorted(settled.tombstones.items())],
+            [Tombstone(one.path, one.version, one.added_at) for _, one in sorted(settled.tombstones.items())],
         )
 
     async def _contents(self, manifest: StateManifest, names: set[str]) -> Mapping[str, list[state_files.Entry]]:
@@ -199,7 +199,10 @@ class AvroStateWriter:
 def _base(manifest: StateManifest) -> state_files.Base:
     tombstones = {
         key: state_files.Tombstone(
-            key, stone.path, state_files.UNKNOWN_TIME if stone.version is None else stone.version
+            key,
+            stone.path,
+            state_files.UNKNOWN_TIME if stone.version is None else stone.version,
+            stone.added_at,
         )
         for stone in manifest.tombstones
         for key in (path_key(stone.path),)
