@@ -333,6 +333,30 @@ async def test_a_plan_from_before_the_floor_is_expired_everywhere(warehouse: War
     assert outcome.rule == "expired"
 
 
+@pytest.mark.parametrize("metadata_changed", [False, True])
+async def test_a_plan_from_before_a_young_floor_is_still_checked(warehouse: Warehouse, metadata_changed: bool) -> None:
+    """Its winners can be read, and a replica that has not heard of the floor checks them: no answer may differ."""
+    replica = warehouse.replica()
+    await a_week(warehouse, replica)
+    if metadata_changed:
+        await replica.tables.alter(ORDERS, set_properties(owner="ops"))
+        await replica.checkpoints.checkpoint(ORDERS)
+    assert (await clean(replica)).floor == 5
+    for one in (replica, warehouse.replica()):
+        lost = await send(one, add_line("x"), readVersion=1, reads={"wholeTable": True}, isolation="serializable")
+        assert isinstance(lost, Conflicted)
+        assert (lost.rule, lost.winners[0].version) == ("append", 2)
+        await commit(one, add_line(str(warehouse.world.uuid7())), readVersion=1, reads={"appIds": ["b"]})
+    warehouse.world.advance(DAY)
+    assert (await clean(replica)).versions_deleted == 5
+    for version in (1, 4) if metadata_changed else (1, 3):
+        late = await send(
+            warehouse.replica(), add_line("late"), readVersion=version, reads={"appIds": ["b"]}, isolation="snapshot"
+        )
+        assert isinstance(late, Conflicted)
+        assert late.rule == "expired", "what followed it is gone"
+
+
 async def test_a_state_built_on_manifests_that_a_cleanup_took(warehouse: Warehouse) -> None:
     """A replica whose last state is old writes the next one on it, while others had it cleaned away."""
     replica, other = warehouse.replica(), warehouse.replica()

@@ -217,7 +217,7 @@ class Committer:
         batch = form(
             (w.intent for w in self._line.queue),
             self._table.tracker,
-            floor=self._table.floor,
+            floor=self._table.unreadable_below,
             limits=self._settings.limits,
             coalesce=bool(self._table.setting("commit.coalesce")),
             older_steps=self._older.after,

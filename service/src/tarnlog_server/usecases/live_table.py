@@ -79,6 +79,8 @@ class LiveTable:
         self.states = States(log, world)
         self.base: Base | None = None
         """The newest state of this table that this replica knows."""
+        self.unreadable_below = 0
+        """Commits planned on versions below cannot be checked any more: what followed them was cleaned away."""
         self.purged = False
         """Whether it was dropped and purged here: what the purge had to leave can go later."""
         self.floor = 0

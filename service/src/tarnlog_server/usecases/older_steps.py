@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tarnlog.protocol.actions import MetaData
+from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.snapshot_tracker import Step
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
@@ -47,15 +48,31 @@ class OlderSteps:
                 try:
                     records += await asyncio.gather(*(self._table.log.read(number) for number in range(start, end)))
                 except ObjectMissing:
-                    # Another replica cleaned up: with the new floor the commit is answered as expired.
-                    await self._table.look_at_floor()
+                    await self._expire(start)
                     raise
-        before = await self._metadata_at(first - 1, records)
+        try:
+            before = await self._metadata_at(first - 1, records)
+        except ProblemError as problem:
+            if not await self._expire(first - 1):
+                raise
+            raise ProblemError("storage-unavailable", "cleaned up while reading", retry_after=1.0) from problem
         steps = []
         for record in records:
             steps.append(Step(record, {}, before))
             before = next((action for action in record.actions if isinstance(action, MetaData)), before)
         self._first, self._steps = first, steps
+
+    async def _expire(self, version: int) -> bool:
+        """Whether a version that cannot be read was cleaned away: then nobody can check what was planned before it.
+
+        As long as they can be read, winners below the floor are checked like others: a floor is no part of the log, so
+        another replica may not have heard of it and admit what was refused here.
+        """
+        with self._table.translated(close=False):
+            floor = await self._table.look_at_floor()
+        if version < floor:
+            self._table.unreadable_below = floor
+        return version < floor
 
     async def _metadata_at(self, version: int, records: list[VersionRecord]) -> MetaData | None:
         """The metaData before the first of these records. Only one that changed before our base costs a look back."""
