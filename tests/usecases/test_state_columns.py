@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
-from tarnlog_server.usecases import state_entries
+from tarnlog_server.core.state_plan import Reason
+from tarnlog_server.usecases import checkpoints, state_entries
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, files, remove_line, send
 from tests.usecases.test_states import look, random_commit
@@ -145,3 +146,35 @@ async def _most_at_once(warehouse: Warehouse, replica: Coordinator) -> int:
     await replica.snapshots.snapshot(ORDERS, None, None, 0)
     warehouse.store.get = plain  # type: ignore[method-assign]
     return most
+
+
+async def test_a_state_is_due_by_the_size_of_what_follows_the_last_one(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "TYPICAL_ACTION_BYTES", 2**20)
+    replica = warehouse.replica()
+    await create(replica, properties={"checkpoint.interval": "1000"})
+    await replica.checkpoints.checkpoint(ORDERS, "avro")
+    table = replica.open_tables.opened()[0]
+    await commit(replica, *(add_line(f"a{number}") for number in range(31)))
+    assert replica.checkpoints.due(table) is None
+    await commit(replica, add_line("b"))
+    assert replica.checkpoints.due(table) is Reason.SIZE
+    await replica.checkpoints.checkpoint(ORDERS, "avro")
+    assert replica.checkpoints.due(table) is None
+    await commit(replica, add_line("c"))
+    warehouse.world.advance(3601)
+    assert replica.checkpoints.due(table) is Reason.AGE
+
+
+async def test_opening_from_a_state_at_the_head_lists_no_versions(warehouse: Warehouse) -> None:
+    writer = warehouse.replica()
+    log = warehouse.log(await create(writer))
+    await commit(writer, add_line("a"))
+    await writer.checkpoints.checkpoint(ORDERS, "avro")
+    warehouse.store.lists.clear()
+    await warehouse.replica().snapshots.snapshot(ORDERS, None, None, None)
+    assert not [prefix for prefix in warehouse.store.lists if prefix in (f"{log}0", f"{log}state-v")]
+    await commit(writer, add_line("b"))
+    reader = warehouse.replica()
+    assert await files(reader) == ["a", "b"]

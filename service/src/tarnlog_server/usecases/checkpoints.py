@@ -15,6 +15,7 @@ from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.state_plan import (
+    MAX_BYTES_SINCE,
     AvroBase,
     Reason,
     Since,
@@ -32,6 +33,7 @@ from tarnlog_server.usecases.outcomes import expect_committed
 from tarnlog_server.usecases.state_write import StateWriter, Written
 
 _log = logging.getLogger(__name__)
+TYPICAL_ACTION_BYTES = 400
 SCANNED_STEPS = 64
 """How many recent versions are looked through for operations that ask for a state at once."""
 
@@ -218,6 +220,14 @@ class Checkpoints:
         expect_committed(await self._commits.submit(table, intent))
 
 
+def _bytes_since(live: LiveTable, last: int) -> int:
+    """About how much an open has to read after the state. Costs a pass over the versions since, all in memory."""
+    steps = live.tracker.steps_after(last)
+    if steps is None:  # more than is kept in memory: more than anybody should have to read
+        return MAX_BYTES_SINCE
+    return TYPICAL_ACTION_BYTES * sum(len(step.record.actions) for step in steps)
+
+
 def _since(live: LiveTable, now_ms: int) -> Since:
     head = live.head
     last = live.base.ref.version if live.base is not None and live.base.ours else live.oldest - 1
@@ -226,6 +236,7 @@ def _since(live: LiveTable, now_ms: int) -> Since:
     steps = live.tracker.steps_after(max(last, head.version - SCANNED_STEPS)) or []
     return Since(
         versions=versions,
+        bytes=_bytes_since(live, last),
         age_ms=max(0, now_ms - first) if first is not None else 0,
         removes=sum(isinstance(action, Remove) for step in steps for action in step.record.actions),
         operations={sub.operation for step in steps for sub in step.record.sub_commits},
