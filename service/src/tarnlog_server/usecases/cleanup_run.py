@@ -20,7 +20,7 @@ from tarnlog_server.core.retention_facts import FLOOR_RIPE_MS, LogFacts, Retenti
 from tarnlog_server.core.retention_plan import CleanupPlan, plan, plan_manifests
 from tarnlog_server.ports.object_store import ObjectMissing, OutcomeUnknown
 from tarnlog_server.ports.world import World
-from tarnlog_server.usecases.anchor import build_anchor, check_anchor
+from tarnlog_server.usecases.anchor import build_anchor
 from tarnlog_server.usecases.catalog import SETTLE_ATTEMPTS
 from tarnlog_server.usecases.deleting import AT_ONCE, Deleting, StoreGaveUp
 from tarnlog_server.usecases.live_table import LiveTable
@@ -30,10 +30,9 @@ from tarnlog_server.usecases.log_listing import (
     list_floors,
     list_log,
     list_manifests,
-    marked,
 )
 from tarnlog_server.usecases.operations import Progress
-from tarnlog_server.usecases.state_read import Kind, StateRef
+from tarnlog_server.usecases.soundness import Soundness
 
 _log = logging.getLogger(__name__)
 PLANS = 6
@@ -87,8 +86,7 @@ class CleanupRun:
         self._progress = progress
         self._before_building = before_building
         self._deleting = Deleting(self._store, stop_at_failure=stop_at_failure, progress=progress)
-        self._sound: dict[int, bool] = {}
-        self._sound_checkpoints: dict[tuple[int, str], bool] = {}
+        self._soundness = Soundness(live, world, settings, progress)
         self._now = world.now_ms()
         self.done = Cleaned()
 
@@ -107,7 +105,7 @@ class CleanupRun:
             self._live.raise_floor(facts.floor.version)
             if not await self._anchor_stands(facts.floor.version):
                 return self._counted(facts, manifests=0)
-        await self._validate_newest(facts)
+        await self._soundness.find_newest(facts)
         made, listing = await self._planned(listing)
         try:
             await self._carry_out(made, listing)
@@ -142,8 +140,7 @@ class CleanupRun:
 
     async def _anchor_stands(self, floor: int) -> bool:
         """Read the floor's state whole. A damaged one is built again for the next run; this one deletes nothing."""
-        reason = await self._fault_of(floor)
-        self._sound[floor] = reason is None
+        reason = await self._soundness.fault_of(floor)
         if reason is None:
             return True
         self.done.status = "anchor-damaged"
@@ -159,44 +156,13 @@ class CleanupRun:
             self.done.notes.append(f"{note}, and cannot be built again: {error}; restore that object from a copy")
         return False
 
-    async def _fault_of(self, version: int) -> str | None:
-        try:
-            await check_anchor(self._live, self._world, version, self._progress)
-        except CorruptObject as error:
-            return str(error)
-        except ObjectMissing as error:
-            return f"{error.key} is missing"
-        return None
-
-    async def _validate_newest(self, facts: LogFacts) -> None:
-        """Old checkpoints go once something newer is known to be sound: find the newest that is."""
-        if not any(one.age_ms > self._settings.checkpoint_ms for one in facts.checkpoints):
-            return
-        found = [(one.version, "avro") for one in facts.states if one.ours and one.valid is not False]
-        found += [(one.version, one.name) for one in facts.checkpoints if one.name != "ids"]
-        for version, kind in sorted((one for one in found if one[0] <= facts.head), reverse=True):
-            if kind == "avro":
-                self._sound[version] = sound = await self._fault_of(version) is None
-            else:
-                ref = StateRef(version, Kind.JSON if kind == "json" else Kind.PARQUET)
-                self._sound_checkpoints[(version, kind)] = sound = await self._is_sound(ref)
-            if sound:
-                return
-
-    async def _is_sound(self, ref: StateRef) -> bool:
-        try:
-            await self._live.states.read(ref)
-        except (CorruptObject, ObjectMissing):
-            return False
-        return True
-
     async def _planned(self, listing: LogListing) -> tuple[CleanupPlan, LogListing]:
         """The plan, after what it asks for was validated or built."""
         facts, made = await self._plan(listing.facts)
         for _ in range(PLANS):
             wanted, missing = made.floor.validate, made.floor.build
             if wanted is not None:
-                self._sound[wanted] = await self._fault_of(wanted) is None
+                await self._soundness.fault_of(wanted)
             elif missing is not None and not self._dry:
                 if not await self._built(missing):
                     break
@@ -218,7 +184,7 @@ class CleanupRun:
         """Off the event loop: a log may have a million versions."""
 
         def work() -> tuple[LogFacts, CleanupPlan]:
-            facts = marked(listed, self._sound, self._sound_checkpoints)
+            facts = self._soundness.marked(listed)
             return facts, plan(facts, self._settings)
 
         return await self._world.run_blocking(work)
@@ -231,7 +197,7 @@ class CleanupRun:
             _log.warning("table %s: no state can be built at version %s: %s", self._live.name, version, error)
             self.done.notes.append(f"no state can be built at version {version}: {error}")
             return False
-        self._sound[version] = True
+        self._soundness.states[version] = True
         return True
 
     async def _fact_of(self, version: int) -> StateFact:
