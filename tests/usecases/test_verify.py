@@ -99,6 +99,29 @@ async def test_a_healthy_table_of_other_software_passes(
         await replica.checkpoints.checkpoint(EVENTS)
     view = await replica.verifying.verify(EVENTS)
     assert failed(view) == set(), view
+    details = {check.name: check.detail for check in view.checks}
+    if stopped:
+        assert details["state-equals-replay"].startswith("2 states"), "ours, against theirs and the versions since"
+    elif generation == "B":
+        assert "another writer's state" in details["log-contiguous"]
+
+
+@pytest.mark.parametrize("generation", ["A", "B", "C"])
+async def test_what_other_software_left_is_no_concern_of_a_table_that_was_taken_over(
+    warehouse: Warehouse, generation: Generation
+) -> None:
+    writer = await field_table(warehouse.store, "lake/events", generation)
+    for path in writer.files:
+        await warehouse.store.put(f"lake/events/{path}", b"x" * 10)
+    theirs = [key for key in warehouse.store.keys(writer.log.root) if not is_version(writer.log.root, key)]
+    replica = warehouse.replica()
+    await register(replica, "raw.events", "memory://w/lake/events", stopped=True)
+    for key in theirs:
+        if not key.endswith("_last_checkpoint"):
+            warehouse.store.overwrite(key, b"damaged")
+    view = await replica.verifying.verify(EVENTS)
+    assert failed(view) == set(), view
+    assert (await replica.repairing.repair(EVENTS)).repaired == ()
 
 
 async def test_an_empty_and_an_unknown_table(warehouse: Warehouse) -> None:

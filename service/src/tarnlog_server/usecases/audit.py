@@ -69,6 +69,8 @@ class _Walk:
         self._lost_at: int | None = None
         self._opened: Opened | None = None
         self._refs: dict[int, list[StateRef]] = {}
+        self._before: list[StateRef] = []
+        """States of other writers that the first version file follows on."""
 
     async def run(self, *, data_files: bool) -> Audited:
         closed = await self._open()
@@ -76,12 +78,12 @@ class _Walk:
         ours = opened is not None and opened.tracker.is_ours
         first = max(self._floor, 0 if opened is None else opened.first_file)
         oldest = first if opened is None else min(first, opened.oldest)
-        await self._list_states(ours, oldest)
-        listed = [ref for refs in self._refs.values() for ref in refs]
+        await self._list_states(ours, oldest, first)
+        listed = [*self._before, *(ref for refs in self._refs.values() for ref in refs)]
         versions = [version for version in await self._log.all_versions() if version >= first]
         last = max([*versions[-1:], -1 if opened is None else opened.tracker.head.version])
         missing = missing_versions(versions, first, last) if versions or opened is None else []
-        await self._start(first)
+        await self._start(first, ours)
         await self._versions(versions)
         for ref in [ref for refs in self._refs.values() for ref in refs]:
             await self._audit.compare(ref, None)
@@ -109,18 +111,26 @@ class _Walk:
             return f"{error.key} is missing"
         return self._opened.behind and f"{self._opened.behind} holds a newer version and cannot be read"
 
-    async def _list_states(self, ours: bool, oldest: int) -> None:
+    async def _list_states(self, ours: bool, oldest: int, first: int) -> None:
         """What is to be looked at: in a log of ours not what others left, elsewhere not the strays below."""
+        adopted = self._opened.tracker.adopted_from if self._opened is not None and ours else None
         for ref in await self._states.all():
-            if ref.version >= oldest and not (ours and ref.foreign):
+            if ref.version == first - 1 and first > self._floor:
+                self._before.append(ref)
+            elif ref.version >= oldest and not (ours and ref.foreign) and not (adopted and ref.version <= adopted):
                 self._refs.setdefault(ref.version, []).append(ref)
 
-    async def _start(self, first: int) -> None:
-        """Where replay begins: at the start, or with the state that the first version stands on or follows."""
+    async def _start(self, first: int, ours: bool) -> None:
+        """Where replay begins: at the start, or with the state that the first version follows, or stands on."""
         if first == 0:
             self._tracker = SnapshotTracker(empty(), LITTLE)
             return
-        for ref in [*self._refs.pop(first, []), *self._refs.pop(first - 1, [])]:
+        for ref in self._before:
+            # In a log of ours it is needed no more, and nobody's concern.
+            loaded = await (self._states.believed(ref, lambda *_: None) if ours else self._audit.compare(ref, None))
+            if loaded is not None and self._tracker is None:
+                self._tracker = self._continued(loaded)
+        for ref in self._refs.pop(first, []) if first == self._floor else []:
             loaded = await self._audit.compare(ref, None)
             if loaded is not None and self._tracker is None:
                 self._tracker = self._continued(loaded)
@@ -180,6 +190,8 @@ class _Walk:
             return Check("log-contiguous", False, f"missing: {some(keys)}")
         if closed is not None:
             return Check("log-contiguous", False, f"the table cannot be read up to its newest version: {closed}")
+        if first > last:
+            return Check("log-contiguous", True, f"version {last} is in another writer's state, as all before it")
         return Check("log-contiguous", True, f"versions {first} to {last} without a gap")
 
     def _readable(self, count: int) -> Check:
