@@ -114,10 +114,11 @@ class _Walk:
     async def _list_states(self, ours: bool, oldest: int, first: int) -> None:
         """What is to be looked at: in a log of ours not what others left, elsewhere not the strays below."""
         adopted = self._opened.tracker.adopted_from if self._opened is not None and ours else None
+        theirs = -1 if adopted is None else adopted
         for ref in await self._states.all():
             if ref.version == first - 1 and first > self._floor:
                 self._before.append(ref)
-            elif ref.version >= oldest and not (ours and ref.foreign) and not (adopted and ref.version <= adopted):
+            elif ref.version >= oldest and ref.version > theirs and not (ours and ref.foreign):
                 self._refs.setdefault(ref.version, []).append(ref)
 
     async def _start(self, first: int, ours: bool) -> None:
