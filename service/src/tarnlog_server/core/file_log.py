@@ -31,7 +31,7 @@ class Segment(Protocol):
         ...
 
     def row(self, index: int) -> Add:
-        """One file. Costs making it, some ten microseconds."""
+        """One file. Costs making it, about a hundred microseconds."""
         ...
 
     def rows(self, start: int) -> Iterator[Add]:
