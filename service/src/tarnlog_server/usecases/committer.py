@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 ENGINE = "tarnlog/0.1"
 ENCODE_OFF_LOOP_ABOVE = 256 * 1024
 MAX_REBASED_LISTED = 100
-LINGER_ABOVE_SECONDS = 0.005
-LINGER_SHARE = 0.25
+LINGER_ABOVE_SECONDS = 0.001
+LINGER_SHARE = 0.5
 LINGER_POLL_SECONDS = 0.001
 
 
@@ -134,11 +134,11 @@ class Committer:
         self._line.send_away()
 
     async def _let_answered_return(self) -> None:
-        """After a version on a slow store, wait a moment while the clients it answered keep coming back.
+        """After a version for several, wait a moment while the clients it answered keep coming back.
 
         Writers that commit in a loop otherwise split into two halves that take turns, and half of what one PUT could
         carry is lost. It ends at the first poll without an arrival, or after a share of what a PUT costs there; an
-        idle table, a lone writer and a quick store never wait.
+        idle table, a lone writer and a store in memory never wait.
         """
         if self._answered_together < 2 or self._typical_put < LINGER_ABOVE_SECONDS:
             return
