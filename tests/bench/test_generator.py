@@ -21,7 +21,7 @@ from bench.log_check import check_log, inflate, version_files
 from bench.quiet import busy_between
 from bench.report import Grid, markdown, write_section
 from bench.requests import commit_body, commit_ids, request_source
-from bench.samples import Acknowledged, Measure, Sample, measure, median_of, percentile, rate
+from bench.samples import Acknowledged, Measure, Sample, measure, median_of, percentile, rate, window_rate
 from bench.servers import ServerError, puts_in
 
 
@@ -51,9 +51,11 @@ def sample(count: int, *, in_time: int, wall: float, errors: dict[str, int] | No
     return Sample(seconds=2.0, wall=wall, in_time=in_time, latencies=[0.01] * count, errors=errors or {})
 
 
-def test_a_straggler_does_not_lower_the_rate_and_long_commits_are_not_lost() -> None:
-    assert rate(sample(101, in_time=100, wall=10.0)) == 50.0
-    assert rate(sample(8, in_time=0, wall=4.0)) == 2.0
+def test_stragglers_count_with_the_time_they_took_and_are_left_out_of_the_window() -> None:
+    late = sample(101, in_time=100, wall=10.0)
+    assert (rate(late), window_rate(late)) == (10.1, 50.0)
+    long = sample(8, in_time=0, wall=4.0)
+    assert (rate(long), window_rate(long)) == (2.0, 0.0)
 
 
 def test_the_median_round_is_shown_and_failures_of_every_round_count() -> None:
