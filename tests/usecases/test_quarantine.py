@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from tarnlog.protocol.commits import Committed, Rejected
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.usecases.live_table import QUARANTINE_SECONDS
+from tests.usecases.cleaning import HOUR, Modelled
 from tests.usecases.replicas import (
     ORDERS,
     Warehouse,
@@ -150,3 +152,43 @@ async def test_a_damaged_catalog_entry_stops_only_its_own_name(warehouse: Wareho
     assert caught.value.fields["object"] == entry
     warehouse.store.overwrite(entry, right)
     assert (await other.tables.describe(TableName("sales", "bad"))).name == "sales.bad"
+
+
+async def floored(warehouse: Warehouse) -> Modelled:
+    """A table whose versions below a floor are gone, so that states alone lead to the rest."""
+    replica = warehouse.replica()
+    table = Modelled(warehouse, random.Random(3))
+    await table.create(replica)
+    for _ in range(4):
+        for _ in range(3):
+            await table.commit(replica)
+        await replica.checkpoints.checkpoint(ORDERS)
+        warehouse.world.advance(25 * HOUR)
+        await replica.cleanup.cleanup(ORDERS)
+    assert table.floor() not in (0, table.head)
+    assert min(table.version_files()) > 0
+    return table
+
+
+@pytest.mark.parametrize("part", ["ids.bin", "_manifest.json"])
+async def test_a_floor_without_its_state_is_named_and_not_taken_for_a_fault_that_passes(
+    warehouse: Warehouse, part: str
+) -> None:
+    table = await floored(warehouse)
+    state = f"{table.log}state-v{table.floor():020d}/"
+    for version in table.state_dirs():
+        if version <= table.floor():
+            warehouse.store.overwrite(f"{table.log}state-v{version:020d}/{part}", b"")
+    replica = warehouse.replica()
+    for _ in range(2):
+        with refused("log-corrupt", f"versions below {table.floor()} were cleaned up") as caught:
+            await files(replica, version=table.floor())
+        assert caught.value.fields["object"] == f"{state}_manifest.json"
+    with refused("log-corrupt", "were cleaned up"):
+        await replica.vacuum.vacuum(ORDERS, dry_run=False)
+    assert set(await files(replica)) == set(table.files)
+    for key in warehouse.store.keys(f"{table.log}state-v"):
+        warehouse.store.overwrite(key, b"")
+    with refused("log-corrupt", f"versions below {table.floor()} were cleaned up") as caught:
+        await files(warehouse.replica())
+    assert caught.value.fields["object"] == f"{state}_manifest.json"

@@ -257,3 +257,21 @@ async def test_a_listing_that_began_on_the_log_goes_on_on_a_state(warehouse: War
         page = await replica.snapshots.files(ORDERS, None, None, 0, 7, page.next)
         found += [file.path for file in page.files]
     assert found == sorted(paths)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("part", ["_manifest.json", "_manifest.avro", "ids.bin"])
+async def test_a_state_written_where_a_damaged_one_lies_replaces_it(
+    warehouse: Warehouse, part: str, warm: bool
+) -> None:
+    replica = warehouse.replica()
+    log = warehouse.log(await create(replica))
+    for number in range(3):
+        await commit(replica, add_line(f"f{number}"))
+    await replica.checkpoints.checkpoint(ORDERS)
+    key = f"{log}state-v{3:020d}/{part}"
+    warehouse.store.overwrite(key, bytes(len(warehouse.store.raw(key))))
+    writer = replica if warm else warehouse.replica()
+    assert (await writer.checkpoints.checkpoint(ORDERS)).checkpoint_version == 3
+    checks = (await warehouse.replica().verifying.verify(ORDERS)).checks
+    assert [check for check in checks if not check.ok and check.name != "data-files"] == []

@@ -17,6 +17,7 @@ from tarnlog_server.codec.damage import check_sha256
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tombstone, encode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
 from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core import state_files
 from tarnlog_server.core.compaction_plan import choose, spread_entries
 from tarnlog_server.core.replay import Snapshot
@@ -115,7 +116,11 @@ class AvroStateWriter:
         )
         if written is PutResult.EXISTS:
             # Another replica completed it first, with manifests of its own: other readers must not be led to ours.
-            manifest = await self._live.states.manifest(version)
+            try:
+                manifest = await self._live.states.manifest(version)
+            except (CorruptObject, ObjectMissing):
+                # It is damaged, or a cleanup took it meanwhile: nobody can use it, so ours replaces it.
+                return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
             await self._for_other_readers(version, encode_state_manifest_avro(manifest))
         if not await self._all_there(plan.kept, version):
             # A cleanup took the base, which was not the newest any more, and its manifests: stand on our own.

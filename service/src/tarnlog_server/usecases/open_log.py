@@ -14,6 +14,7 @@ from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.dedupe import SealedRun
 from tarnlog_server.core.replay import empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
+from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.state_read import Broken, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
@@ -135,7 +136,13 @@ class LogOpener:
             refs = [ref for ref in await self._states.all() if ref.version == first_file - 1]
             loaded = await self._first_believed(refs, broken)
         tracker = SnapshotTracker(empty(), window) if loaded is None else self._tracker(loaded, window)
-        await self._log.apply(tracker, list(range(tracker.head.version + 1, version + 1)))
+        try:
+            await self._log.apply(tracker, list(range(tracker.head.version + 1, version + 1)))
+        except ObjectMissing:
+            floor = await self._log.floor()
+            if tracker.head.version < floor <= version:
+                raise self._no_way_from(floor) from None
+            raise
         if tracker.head.version != version:
             missing = self._log.paths.version(tracker.head.version + 1)
             raise CorruptObject(missing, "the version file is missing and no state covers it")
@@ -205,6 +212,8 @@ class LogOpener:
                 return dataclasses.replace(replayed, behind=self._newest_key(found))
             expected = range(found.floor, versions[-1] + 1) if versions else range(1)
             missing = next((number for number in expected if number not in set(versions)), 0)
+            if missing < found.floor:
+                raise self._no_way_from(found.floor)
             raise CorruptObject(self._log.paths.version(missing), "the version file is missing and no state covers it")
         tracker = self._tracker(loaded)
         tracker.observed_at = found.started
@@ -220,6 +229,12 @@ class LogOpener:
             if loaded is not None:
                 return loaded
         return None
+
+    def _no_way_from(self, floor: int) -> CorruptObject:
+        """The versions below a floor are gone for good, so its state is what has to come back."""
+        key = self._log.paths.state_manifest(floor)
+        reason = f"versions below {floor} were cleaned up, and this state, or ids.bin or a manifest of it, is damaged"
+        return CorruptObject(key, reason)
 
     def _newest_key(self, found: _Found) -> str:
         """What holds the newest version of a log whose newest version is only in a state."""
