@@ -27,6 +27,7 @@ from tarnlog_server.settings import BadSettings, Settings
 from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.lanes import LaneSizes
 from tarnlog_server.usecases.probe import ProbeReport
 from tarnlog_server.usecases.roots import Root, Roots
 
@@ -95,6 +96,11 @@ class Service:
             max_open_tables=settings.max_open_tables,
             operation_wait_seconds=settings.operation_wait_seconds,
             columns=column_reader(),
+            lanes=LaneSizes(
+                listing=settings.listing_places,
+                reading=settings.reading_places,
+                checkpointing=settings.checkpointing_places,
+            ),
         )
 
     def _root(self, setting: str, uri: str) -> Root:

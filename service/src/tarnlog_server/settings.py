@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     head_max_age_seconds: Seconds = 60.0
     cache_ttl_seconds: Seconds = 300.0
     cache_max_versions: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    listing_places: Annotated[int, Field(ge=1, le=10_000)] = 16
+    reading_places: Annotated[int, Field(ge=1, le=10_000)] = 64
+    checkpointing_places: Annotated[int, Field(ge=1, le=10_000)] = 8
     max_open_tables: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     shutdown_grace_seconds: Seconds = 10.0
     test_store_delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0

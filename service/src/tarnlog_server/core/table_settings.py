@@ -44,8 +44,13 @@ class Setting(msgspec.Struct, frozen=True):
 _ALL = (
     Setting("checkpoint.enabled", Flag(), True, "write a state or checkpoint after some commits"),
     Setting("checkpoint.interval", Whole(1, 1_000_000), 10, "versions between two states"),
-    Setting("checkpoint.parallelism", Whole(1, 256), 4, "parts of a checkpoint read or written at the same time"),
-    Setting("checkpoint.read.timeoutSeconds", Whole(1, 3600), 30, "how long reading one part may take"),
+    Setting(
+        "checkpoint.parallelism",
+        Whole(1, 256),
+        4,
+        "parts of a state read or written, and versions read, at the same time",
+    ),
+    Setting("checkpoint.read.timeoutSeconds", Whole(1, 3600), 30, "how long reading one object of a state may take"),
     Setting(
         "checkpoint.compression", Choice("snappy", "zstd", "gzip", "none"), "snappy", "codec of Parquet checkpoints"
     ),
@@ -89,8 +94,10 @@ _ALL = (
     Setting("state.retention.hours", Whole(0, 876_000), 168, "age in hours below which a state is kept"),
     Setting("state.gc.minManifestAgeHours", Whole(1, 876_000), 1, "age in hours at which an unused manifest may go"),
     Setting("stats.truncation.maxLength", Whole(1, 65_536), 32, "characters kept of a text bound"),
-    Setting("cache.expirationSeconds", Whole(0, 604_800), 300, "how long cached versions are kept"),
-    Setting("cache.maxVersions", Whole(0, 10_000_000), 1000, "how many versions are cached"),
+    Setting(
+        "cache.expirationSeconds", Whole(0, 604_800), 300, "how long the caches of reads keep what is of this table"
+    ),
+    Setting("cache.maxVersions", Whole(0, 10_000_000), 1000, "how many versions of this table are cached"),
     Setting("commit.coalesce", Flag(), True, "let several commits share a version"),
     Setting("commit.dedupe.duration", Duration(1000), DAY, "how long a commit id is remembered"),
     Setting("commit.maxBytes", Whole(1024, 512 * 2**20), 64 * 2**20, "largest commit that is accepted"),
@@ -132,14 +139,22 @@ def setting(configuration: Mapping[str, str], name: str, service: Mapping[str, s
     """
     known = SETTINGS[name]
     for properties in (configuration, service) if service else (configuration,):
-        for key, values in _SOURCES[name]:
-            text = properties.get(key)
-            if text is not None:
-                try:
-                    return values.parse(text)
-                except ValueError:
-                    continue
+        found = own_value(properties, name)
+        if found is not None:
+            return found
     return known.default
+
+
+def own_value(properties: Mapping[str, str], name: str) -> Any | None:
+    """What these properties themselves say of a setting, if they say something that can be read."""
+    for key, values in _SOURCES[name]:
+        text = properties.get(key)
+        if text is not None:
+            try:
+                return values.parse(text)
+            except ValueError:
+                continue
+    return None
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

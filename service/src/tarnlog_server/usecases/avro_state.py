@@ -7,6 +7,7 @@ manifests that are needed for it, the writing of the new ones, and the object th
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from tarnlog_server.core.state_plan import AvroBase, Reason, Since, StateSetting
 from tarnlog_server.ports.object_store import ObjectMissing, PutResult
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import is_foreign_state
+from tarnlog_server.usecases.lanes import some_at_a_time
 from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
 from tarnlog_server.usecases.manifest_write import ManifestWriter
 from tarnlog_server.usecases.open_log import Base
@@ -88,6 +90,7 @@ class AvroStateWriter:
             compression=self._live.setting("state.compression"),
             level=int(self._live.setting("state.compressionLevel")),
             progress=self._progress,
+            at_once=int(self._live.setting("checkpoint.parallelism")),
         )
         entries = settings.entries_per_manifest
         if not plan.kept and snapshot.metadata is not None and snapshot.metadata.partition_columns:
@@ -125,10 +128,18 @@ class AvroStateWriter:
         if not await self._all_there(plan.kept, version):
             # A cleanup took the base, which was not the newest any more, and its manifests: stand on our own.
             return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
-        for info in infos:
+        await self._read_back(infos, version)
+        return await self._live.states.manifest(version)
+
+    async def _read_back(self, infos: list[ManifestInfo], version: int) -> None:
+        """CorruptObject unless the store gives back what it was given."""
+
+        async def check(info: ManifestInfo) -> None:
             key = self._paths.resolve_manifest(info.path, version)
             check_sha256(key, await self._live.log.store.get(key), info.sha256)
-        return await self._live.states.manifest(version)
+
+        places = int(self._live.setting("checkpoint.parallelism"))
+        await some_at_a_time(places, [functools.partial(check, info) for info in infos])
 
     async def _for_other_readers(self, version: int, data: bytes) -> None:
         """Replaces only what is ours: another writer's state may be all there is of its version."""

@@ -12,6 +12,7 @@ from tarnlog_server.usecases.cleanup import Cleanup
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.history import History
+from tarnlog_server.usecases.lanes import Lanes, LaneSizes
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.records import Records
@@ -41,6 +42,7 @@ class Coordinator:
         max_open_tables: int = 1000,
         columns: ColumnReader | None = None,
         operation_wait_seconds: float = WAIT_SECONDS,
+        lanes: LaneSizes | None = None,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self.roots = roots
@@ -57,6 +59,7 @@ class Coordinator:
             settings or CommitterSettings(),
             max_open=max_open_tables,
             columns=columns,
+            lanes=Lanes(lanes),
         )
         records = Records(self.caches)
         self.commits = Commits(self.open_tables)

@@ -22,6 +22,7 @@ from tarnlog_server.ports.object_store import ObjectMissing, StoreError, StoreRe
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
+from tarnlog_server.usecases.lanes import Lanes
 from tarnlog_server.usecases.open_log import Base, LogOpener
 from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
@@ -71,11 +72,13 @@ class LiveTable:
         *,
         window: Window | None = None,
         read_only: bool = False,
+        lanes: Lanes | None = None,
     ) -> None:
         self.name = name
         self.location = location
         self.log = log
         self.read_only = read_only
+        self.lanes = lanes or Lanes()
         self.states = States(log, world)
         self.base: Base | None = None
         """The newest state of this table that this replica knows."""
@@ -136,7 +139,11 @@ class LiveTable:
 
     def pace(self) -> Pace:
         """For long work on this table: it leaves most of the time to commits while versions are added."""
-        return Pace(self._world, lambda: self._tracker.head.version if self._tracker is not None else None)
+        return Pace(
+            self._world,
+            lambda: self._tracker.head.version if self._tracker is not None else None,
+            self.lanes.checkpointing,
+        )
 
     async def open(self) -> None:
         """Load the log. Raises ProblemError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 
 from tarnlog.protocol.actions import MetaData
@@ -11,6 +12,7 @@ from tarnlog_server.codec.state_avro import Compression, EncodedManifest, Manife
 from tarnlog_server.codec.state_manifest import ManifestInfo
 from tarnlog_server.core.compaction_plan import pieces
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.lanes import PartsInFlight
 from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_order import FilesInOrder
@@ -32,6 +34,7 @@ class ManifestWriter:
         compression: Compression,
         level: int,
         progress: Progress = unheard,
+        at_once: int = 1,
     ) -> None:
         self._paths = paths
         self._world = world
@@ -40,29 +43,31 @@ class ManifestWriter:
         self._compression = compression
         self._level = level
         self._progress = progress
+        self._at_once = at_once
 
     async def write(
         self, files: FilesInOrder, metadata: MetaData | None, entries_per_manifest: int
     ) -> list[ManifestInfo]:
-        """Manifests of all files, none for no files. Holds one manifest's bytes at a time."""
+        """Manifests of all files, none for no files. Holds the bytes of `at_once` manifests that are sent, and one."""
         bounds = BoundsBuilder(partition_fields(metadata))
         infos = []
-        for start, stop in pieces(len(files), entries_per_manifest):
-            self._progress(start, len(files), "files")
-            encoded = await self._encoded(files, start, stop, bounds.fresh())
-            key = self._paths.manifest(encoded.content_hash, self._world.uuid7().hex[-8:])
-            await self._put(key, encoded.data)
-            infos.append(
-                ManifestInfo(
-                    path=self._paths.relative(key),
-                    num_entries=encoded.num_entries,
-                    min_added_at_version=encoded.min_added_at_version,
-                    max_added_at_version=encoded.max_added_at_version,
-                    partition_bounds=encoded.partition_bounds,
-                    live_entry_count=encoded.num_entries,
-                    sha256=encoded.sha256,
+        async with PartsInFlight(self._at_once) as parts:
+            for start, stop in pieces(len(files), entries_per_manifest):
+                self._progress(start, len(files), "files")
+                encoded = await self._encoded(files, start, stop, bounds.fresh())
+                key = self._paths.manifest(encoded.content_hash, self._world.uuid7().hex[-8:])
+                await parts.send(functools.partial(self._put, key, encoded.data))
+                infos.append(
+                    ManifestInfo(
+                        path=self._paths.relative(key),
+                        num_entries=encoded.num_entries,
+                        min_added_at_version=encoded.min_added_at_version,
+                        max_added_at_version=encoded.max_added_at_version,
+                        partition_bounds=encoded.partition_bounds,
+                        live_entry_count=encoded.num_entries,
+                        sha256=encoded.sha256,
+                    )
                 )
-            )
         return infos
 
     async def _encoded(self, files: FilesInOrder, start: int, stop: int, bounds: BoundsBuilder) -> EncodedManifest:

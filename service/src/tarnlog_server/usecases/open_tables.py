@@ -13,6 +13,7 @@ from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.catalog import Catalog, Named
 from tarnlog_server.usecases.committer import Committer, CommitterSettings
+from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.roots import Roots
 from tarnlog_server.usecases.table_log import TableLog
@@ -41,12 +42,14 @@ class OpenTables:
         *,
         max_open: int = 1000,
         columns: ColumnReader | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self.catalog = catalog
         self.roots = roots
         self.world = world
         self.telemetry = telemetry
         self.settings = settings
+        self.lanes = lanes or Lanes()
         self._max_open = max_open
         self._columns = columns
         self._open: dict[str, OpenTable] = {}
@@ -99,7 +102,7 @@ class OpenTables:
 
     async def _load(self, named: Named) -> OpenTable:
         root, prefix = self.roots.resolve(named.entry.location)
-        log = TableLog(root.store, LogPaths(prefix), self.world, self._columns)
+        log = TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns)
         live = LiveTable(
             named.name,
             self.roots.uri(root, prefix),
@@ -108,6 +111,7 @@ class OpenTables:
             self.telemetry,
             window=self.settings.window,
             read_only=named.entry.read_only,
+            lanes=self.lanes,
         )
         broken = self._broken.pop(named.entry.location, None)
         if broken is not None and (broken.name, broken.read_only) == (live.name, live.read_only):

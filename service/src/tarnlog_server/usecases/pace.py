@@ -7,8 +7,10 @@ them. A table that nobody writes to is not slowed down.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 from tarnlog_server.ports.world import World
 
@@ -23,16 +25,21 @@ T = TypeVar("T")
 class Pace:
     """Runs slices off the event loop, with pauses while `sign` changes; one for each piece of work."""
 
-    def __init__(self, world: World, sign: Callable[[], object]) -> None:
+    def __init__(
+        self, world: World, sign: Callable[[], object], lane: AbstractAsyncContextManager[Any] | None = None
+    ) -> None:
         self._world = world
+        self._lane = lane or contextlib.nullcontext()
+        """Entered for each slice: so many slices of all tables run at the same time."""
         self._sign = sign
         self._last = sign()
         self._busy_until = float("-inf")
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of one slice."""
-        started = self._world.monotonic()
-        result = await self._world.run_blocking(work)
+        async with self._lane:
+            started = self._world.monotonic()
+            result = await self._world.run_blocking(work)
         now = self._world.monotonic()
         sign = self._sign()
         if sign != self._last:

@@ -6,9 +6,8 @@ Anything else, and whatever that reader cannot decode, is decoded entry by entry
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -20,12 +19,15 @@ from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.table_settings import setting
 from tarnlog_server.ports.columns import ColumnReader
-from tarnlog_server.ports.object_store import StoreUnavailable
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.checkpoint_read import arrived
+from tarnlog_server.usecases.lanes import some_at_a_time
 from tarnlog_server.usecases.table_log import TableLog
 
 COLUMNS_FROM = 1000
 """Entries from which on columns are worth it: below, decoding one by one is as quick and the actions are small."""
+AT_ONCE, AT_ONCE_BYTES = 100, 16 * 1024
+"""Entries and bytes up to which decoding takes no longer than the way to a thread and back."""
 T = TypeVar("T")
 Keep: TypeAlias = Callable[[tuple[str | None, ...]], bool]
 """Whether the files of a partition are wanted, by its values in the order of the partition columns."""
@@ -58,11 +60,16 @@ class StateEntries:
     async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
         """The entries of one manifest of a state, tombstoned ones included."""
         key, data = await self._get(manifest, info)
-        return await self._world.run_blocking(
-            lambda: decode_manifest(
+
+        def decode() -> list[StateFile]:
+            return decode_manifest(
                 key, data, sha256=info.sha256, num_entries=info.num_entries, partition_columns=_partitions(manifest)
             )
-        )
+
+        # Both must be small: what a state says of a manifest is not checked yet.
+        if info.num_entries <= AT_ONCE and len(data) <= AT_ONCE_BYTES:
+            return decode()
+        return await self._world.run_blocking(decode)
 
     async def _as_columns(
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader, keep: Keep | None
@@ -86,33 +93,14 @@ class StateEntries:
 
     async def _get(self, manifest: StateManifest, info: ManifestInfo) -> tuple[str, bytes]:
         key = self._paths.resolve_manifest(info.path, manifest.facts.version)
-        seconds = int(_setting(manifest, "checkpoint.read.timeoutSeconds"))
-        try:
-            async with asyncio.timeout(seconds):
-                return key, await self._store.get(key)
-        except TimeoutError as error:
-            detail = f"{key} did not arrive within checkpoint.read.timeoutSeconds = {seconds}"
-            raise StoreUnavailable(detail, key=key) from error
+        return key, await arrived(self._store, key, _configuration(manifest))
 
     async def _each(
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], read: Callable[[ManifestInfo], Awaitable[T]]
     ) -> list[T]:
         """What `read` gives for each manifest, in their order; at most `state.read.parallelism` at the same time."""
-        places = asyncio.Semaphore(int(_setting(manifest, "state.read.parallelism")))
-
-        async def one(info: ManifestInfo) -> T:
-            async with places:
-                return await read(info)
-
-        if len(infos) == 1:
-            return [await read(infos[0])]
-        tasks = [asyncio.ensure_future(one(info)) for info in infos]
-        try:
-            return [await task for task in tasks]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        places = int(setting(_configuration(manifest), "state.read.parallelism"))
+        return await some_at_a_time(places, [lambda info=info: read(info) for info in infos])  # type: ignore[misc]
 
 
 class _Undecodable(Exception):
@@ -135,6 +123,6 @@ def _partitions(manifest: StateManifest) -> tuple[str, ...]:
     return manifest.facts.metadata.partition_columns if manifest.facts.metadata is not None else ()
 
 
-def _setting(manifest: StateManifest, name: str) -> Any:
+def _configuration(manifest: StateManifest) -> Mapping[str, str]:
     metadata = manifest.facts.metadata
-    return setting(metadata.configuration if metadata is not None else {}, name)
+    return metadata.configuration if metadata is not None else {}

@@ -11,9 +11,6 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
-from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
-from tarnlog_server.codec.checkpoint_parquet import decode_parquet_info, decode_parquet_part
-from tarnlog_server.codec.checkpoint_parts import PartsManifest, join_parts
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, decode_last_checkpoint
@@ -24,6 +21,7 @@ from tarnlog_server.codec.table_state import State, StateFile
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.checkpoint_read import CheckpointReader
 from tarnlog_server.usecases.foreign_facts import ForeignFacts
 from tarnlog_server.usecases.state_entries import Keep, StateEntries
 from tarnlog_server.usecases.table_log import TableLog
@@ -74,11 +72,11 @@ class States:
         self._log = log
         self._store = log.store
         self._paths = log.paths
-        self._world = world
         self._foreign = ForeignFacts(log)
         self.distrusted: frozenset[tuple[int, Kind]] = frozenset()
         """States that are whole and yet wrong, as an audit found: they are passed over until they are replaced."""
         self._entries = StateEntries(log, world)
+        self._checkpoints = CheckpointReader(log, world)
 
     async def newest(
         self,
@@ -252,34 +250,15 @@ class States:
         return await self._ids(self._paths.state_ids(version)) if manifest.ours else None
 
     async def _read_json(self, ref: StateRef) -> Loaded:
-        key = self._paths.checkpoint_json(ref.version)
-        found = decode_checkpoint(key, ref.version, await self._store.get(key))
-        if isinstance(found, PartsManifest):
-            keys = [f"{self._paths.root}{name.rsplit('/', 1)[-1]}" for name in found.parts]
-            data = await asyncio.gather(*(self._store.get(part) for part in keys))
-            parts = [decode_part(part, body) for part, body in zip(keys, data, strict=True)]
-            found = join_parts(key, ref.version, found, parts)
-        ids = await self._ids(self._paths.checkpoint_ids(ref.version)) if found.ours else None
-        return Loaded(ref, found, ids)
+        state = await self._checkpoints.json(ref.version)
+        return Loaded(ref, state, await self._checkpoint_ids(ref.version, state))
 
     async def _read_parquet(self, ref: StateRef) -> Loaded:
-        key = self._paths.checkpoint_parquet_info(ref.version)
-        info = decode_parquet_info(key, ref.version, await self._store.get(key))
-        numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
-        keys = [self._paths.checkpoint_parquet(ref.version, number) for number in numbers]
-        data = await asyncio.gather(*(self._store.get(part) for part in keys))
-        checksums: list[str | None] = [*info.checksums] or [None] * len(keys)
+        state = await self._checkpoints.parquet(ref.version)
+        return Loaded(ref, state, await self._checkpoint_ids(ref.version, state))
 
-        def decode() -> State:
-            parts = [
-                decode_parquet_part(part, body, sha256=checksum)
-                for part, body, checksum in zip(keys, data, checksums, strict=True)
-            ]
-            return join_parts(key, ref.version, None, parts)
-
-        state = await self._world.run_blocking(decode)
-        ids = await self._ids(self._paths.checkpoint_ids(ref.version)) if state.ours else None
-        return Loaded(ref, state, ids)
+    async def _checkpoint_ids(self, version: int, state: State) -> CommitIdRun | None:
+        return await self._ids(self._paths.checkpoint_ids(version)) if state.ours else None
 
     async def _ids(self, key: str) -> CommitIdRun:
         return decode_ids(key, await self._store.get(key))

@@ -8,6 +8,7 @@ written has been read back and believed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Iterable
 
 import msgspec
@@ -29,6 +30,7 @@ from tarnlog_server.core.state_plan import Layout, StateSettings, layout, state_
 from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.avro_state import AvroStateWriter
+from tarnlog_server.usecases.lanes import PartsInFlight
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
@@ -121,7 +123,7 @@ class StateWriter:
         return facts, encode_ids(run)
 
     async def _whole(self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout) -> int:
-        """A JSON or Parquet checkpoint: every file, sorted by path, one object in memory at a time."""
+        """A JSON or Parquet checkpoint: every file, sorted by path. Holds the parts that are sent at once, and one."""
         version = snapshot.version
         pace = self._live.pace()
         files = await in_order(snapshot, pace, by_partition=False)
@@ -142,12 +144,13 @@ class StateWriter:
             actions_per_part=settings.actions_per_part,
             compress=compress,
         )
-        async for part in _stepwise(parts, pace):
-            key = self._paths.checkpoint_part(version, checkpoint_id, part.number)
-            await self._put(key, part.data)
-            names.append(self._paths.relative(key))
-            done += part.actions
-            self._progress(done, None, "actions")
+        async with self._in_flight() as sending:
+            async for part in _stepwise(parts, pace):
+                key = self._paths.checkpoint_part(version, checkpoint_id, part.number)
+                await sending.send(functools.partial(self._put, key, part.data))
+                names.append(self._paths.relative(key))
+                done += part.actions
+                self._progress(done, None, "actions")
         manifest = encode_parts_manifest(version, checkpoint_id, names, self._world.now_ms())
         await self._put(self._paths.checkpoint_json(version), manifest)
         return len(names)
@@ -161,15 +164,20 @@ class StateWriter:
             compression=self._live.setting("checkpoint.compression"),
             max_file_size=int(self._live.setting("checkpoint.maxFileSize")),
         )
-        async for part in _stepwise(encoded, pace):
-            number = None if part.number == 1 and part.last else part.number
-            await self._put(self._paths.checkpoint_parquet(version, number), part.data)
-            checksums.append(sha256_hex(part.data))
-            size += part.actions
-            self._progress(size, None, "actions")
+        async with self._in_flight() as sending:
+            async for part in _stepwise(encoded, pace):
+                number = None if part.number == 1 and part.last else part.number
+                key = self._paths.checkpoint_parquet(version, number)
+                await sending.send(functools.partial(self._put, key, part.data))
+                checksums.append(sha256_hex(part.data))
+                size += part.actions
+                self._progress(size, None, "actions")
         info = encode_parquet_checksums(version, size, checksums, self._world.now_ms())
         await self._put(self._paths.checkpoint_parquet_info(version), info)
         return len(checksums)
+
+    def _in_flight(self) -> PartsInFlight:
+        return PartsInFlight(int(self._live.setting("checkpoint.parallelism")))
 
     async def _point(self, snapshot: Snapshot, size: int, how: Layout, parts: int) -> None:
         """Move the hint, unless it already names a newer state."""
@@ -191,14 +199,15 @@ class StateWriter:
         await self._store.delete(self._paths.last_checkpoint_crc)
 
     async def _put(self, key: str, data: bytes, *, only_if_absent: bool = False) -> PutResult:
-        """Write an object until the store says that it is there."""
+        """Write an object until the store says that it is there. Takes a place of those for checkpoints."""
         for attempt in range(1, PUT_ATTEMPTS + 1):
             try:
-                if only_if_absent:
-                    result = await self._store.put_if_absent(key, data)
-                else:
-                    await self._store.put(key, data)
-                    result = PutResult.CREATED
+                async with self._live.lanes.checkpointing:
+                    if only_if_absent:
+                        result = await self._store.put_if_absent(key, data)
+                    else:
+                        await self._store.put(key, data)
+                        result = PutResult.CREATED
                 self._sent += len(data)
                 return result
             except OutcomeUnknown:

@@ -11,6 +11,7 @@ from tarnlog_server.codec.paths import LogPaths
 from tarnlog_server.codec.version_file import decode
 from tarnlog_server.core.replay import empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
+from tarnlog_server.core.table_settings import own_value
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore
@@ -97,9 +98,15 @@ class TableLog:
 
     async def floor(self) -> int:
         """The lowest version that exists; 0 as long as nothing was cleaned away."""
-        floors = await self.store.list(self.paths.floor_prefix, limit=1000)
-        numbers = [self.paths.parse_floor(info.key) for info in floors]
-        return max((number for number in numbers if number is not None), default=0)
+        highest = 0
+        after: str | None = None
+        while True:
+            page = await self.store.list(self.paths.floor_prefix, start_after=after, limit=1000)
+            numbers = [self.paths.parse_floor(info.key) for info in page]
+            highest = max([highest, *(number for number in numbers if number is not None)])
+            if len(page) < 1000:
+                return highest
+            after = page[-1].key
 
     async def purged(self, last: int, window: Window) -> SnapshotTracker | None:
         """A dropped table keeps only its last version when it is purged: enough to know that it is gone."""
@@ -112,12 +119,21 @@ class TableLog:
 
     async def apply(self, tracker: SnapshotTracker, versions: list[int]) -> None:
         """Read versions in parallel and apply them in order; one that is already applied is passed over."""
-        for start in range(0, len(versions), PARALLEL_READS):
-            window = versions[start : start + PARALLEL_READS]
+        start = 0
+        while start < len(versions):
+            window = versions[start : start + self._at_once(tracker)]
+            start += len(window)
             records = await asyncio.gather(*(self.read(version) for version in window))
             for record in records:
                 if record.version == tracker.head.version + 1:
                     tracker.advance(in_order(record, tracker.head.timestamp))
+
+    @staticmethod
+    def _at_once(tracker: SnapshotTracker) -> int:
+        """How many versions are read at the same time: they are small, so more than parts unless the table says."""
+        metadata = tracker.head.metadata
+        wanted = own_value(metadata.configuration, "checkpoint.parallelism") if metadata is not None else None
+        return PARALLEL_READS if wanted is None else int(wanted)
 
     async def all_versions(self) -> list[int]:
         """Every version file there is, in order. Costs a LIST a thousand objects."""

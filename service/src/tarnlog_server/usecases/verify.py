@@ -11,6 +11,7 @@ from tarnlog_server.core.audit import Check
 from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.usecases.audit import Audited, audit
 from tarnlog_server.usecases.catalog import Named
+from tarnlog_server.usecases.lanes import LanedStore
 from tarnlog_server.usecases.live_table import storage_problem
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import Progress, unheard
@@ -54,7 +55,7 @@ class Verify:
         """The same with the findings that a repair needs."""
         named = await self.named(name)
         root, prefix = self._tables.roots.resolve(named.entry.location)
-        log = TableLog(root.store, LogPaths(prefix), self._tables.world)
+        log = TableLog(LanedStore(root.store, self._tables.lanes), LogPaths(prefix), self._tables.world)
         try:
             return await audit(log, self._tables.world, progress, data_files=data_files)
         except LogMissing as error:

@@ -1,0 +1,85 @@
+"""Reading JSON and Parquet checkpoints: parts some at a time, none waited for longer than the table allows.
+
+The table's settings are inside the checkpoint. So the first part, which holds its metaData, is read by the defaults;
+how many of the others are read at the same time, and how long each may take, is what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from tarnlog.protocol.actions import MetaData
+from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
+from tarnlog_server.codec.checkpoint_parquet import decode_parquet_info, decode_parquet_part
+from tarnlog_server.codec.checkpoint_parts import CheckpointPart, PartsManifest, join_parts
+from tarnlog_server.codec.table_state import State
+from tarnlog_server.core.table_settings import setting
+from tarnlog_server.ports.object_store import ObjectStore, StoreUnavailable
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.lanes import some_at_a_time
+from tarnlog_server.usecases.table_log import TableLog
+
+TIMEOUT = "checkpoint.read.timeoutSeconds"
+Decode = Callable[[int, bytes], CheckpointPart]
+"""A part from its place among the parts and its bytes."""
+
+
+async def arrived(store: ObjectStore, key: str, configuration: Mapping[str, str]) -> bytes:
+    """An object of a state, within the time that the table gives it. Raises StoreError."""
+    seconds = int(setting(configuration, TIMEOUT))
+    try:
+        async with asyncio.timeout(seconds):
+            return await store.get(key)
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{key} did not arrive within {TIMEOUT} = {seconds}", key=key) from error
+
+
+class CheckpointReader:
+    """Reads the checkpoints of one table's log."""
+
+    def __init__(self, log: TableLog, world: World) -> None:
+        self._store = log.store
+        self._paths = log.paths
+        self._world = world
+
+    async def json(self, version: int) -> State:
+        """A JSON checkpoint, in one object or in parts. Raises CorruptObject, StoreError."""
+        key = self._paths.checkpoint_json(version)
+        data = await arrived(self._store, key, {})
+        found = await self._world.run_blocking(lambda: decode_checkpoint(key, version, data))
+        if not isinstance(found, PartsManifest):
+            return found
+        keys = [f"{self._paths.root}{name.rsplit('/', 1)[-1]}" for name in found.parts]
+        parts = await self._parts(keys, lambda place, body: decode_part(keys[place], body))
+        return await self._world.run_blocking(lambda: join_parts(key, version, found, parts))
+
+    async def parquet(self, version: int) -> State:
+        """A Parquet checkpoint. Raises CorruptObject, StoreError."""
+        key = self._paths.checkpoint_parquet_info(version)
+        info = decode_parquet_info(key, version, await arrived(self._store, key, {}))
+        numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
+        keys = [self._paths.checkpoint_parquet(version, number) for number in numbers]
+        checksums: list[str | None] = [*info.checksums] or [None] * len(keys)
+        parts = await self._parts(
+            keys, lambda place, body: decode_parquet_part(keys[place], body, sha256=checksums[place])
+        )
+        return await self._world.run_blocking(lambda: join_parts(key, version, None, parts))
+
+    async def _parts(self, keys: Sequence[str], decode: Decode) -> list[CheckpointPart]:
+        """Every part, decoded as it arrives: the bytes of no more than are being read are in memory."""
+
+        async def read(place: int, configuration: Mapping[str, str]) -> CheckpointPart:
+            body = await arrived(self._store, keys[place], configuration)
+            return await self._world.run_blocking(lambda: decode(place, body))
+
+        if not keys:
+            return []
+        first = await read(0, {})
+        metadata = next((action for action in first.actions if isinstance(action, MetaData)), None)
+        configuration = metadata.configuration if metadata is not None else {}
+        rest = await some_at_a_time(
+            int(setting(configuration, "checkpoint.parallelism")),
+            [lambda place=place: read(place, configuration) for place in range(1, len(keys))],  # type: ignore[misc]
+        )
+        return [first, *rest]
