@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tarnlog_server.core.snapshot_tracker import Window
+from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.usecases import caches
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
@@ -196,3 +197,42 @@ async def test_a_dropped_table_is_not_served_from_a_cache(warehouse: Warehouse) 
         await files(one, max_staleness=None)
     with refused("table-not-found"):
         await files(other, max_staleness=0)
+
+
+async def test_a_table_says_how_long_its_entries_are_kept(warehouse: Warehouse) -> None:
+    replica, log = await old_table(warehouse)
+    await replica.tables.alter(ORDERS, set_properties(cache__expirationSeconds="10"))
+    for seconds, hits in ((0, 0), (9, 1), (2, 1), (9, 2)):
+        warehouse.world.advance(seconds)
+        await replica.history.version(ORDERS, 2)
+        assert counts(replica, "versions")[0] == hits, seconds
+    assert warehouse.store.gets.count(version_key(log, 2)) == 2
+    await replica.tables.alter(ORDERS, set_properties(cache__expirationSeconds="1000"))
+    await replica.history.version(ORDERS, 3)
+    warehouse.world.advance(900)
+    await replica.history.version(ORDERS, 3)
+    assert counts(replica, "versions")[0] == 3, "longer than the service's 300 seconds"
+
+
+async def test_a_table_says_how_many_of_its_versions_are_kept(warehouse: Warehouse) -> None:
+    replica, _ = await old_table(warehouse)
+    await create(replica, "sales.other")
+    await replica.tables.alter(ORDERS, set_properties(cache__maxVersions="2"))
+    for version in (1, 2, 3, 3, 2, 1):
+        await replica.history.version(ORDERS, version)
+    assert replica.caches.stats()["versions"].size == 2
+    assert counts(replica, "versions")[0] == 2
+    await replica.tables.alter(ORDERS, set_properties(cache__maxVersions="0"))
+    replica.caches.invalidate()
+    for _ in range(2):
+        await replica.history.version(ORDERS, 1)
+    assert replica.caches.stats()["versions"].size == 0
+
+
+def test_the_bound_of_one_table_takes_nothing_from_another() -> None:
+    cache: caches.CountedCache[int] = caches.CountedCache("x", 100, 10, lambda: 0.0, Telemetry())
+    for version in range(5):
+        cache.put(("a", version), version)
+        cache.put(("b", version), version, most=2)
+    assert [cache.get(("a", version)) for version in range(5)] == [0, 1, 2, 3, 4]
+    assert [cache.get(("b", version)) for version in range(5)] == [None, None, None, 3, 4]

@@ -8,6 +8,7 @@
 | versionsList | the oldest version that can be read | when a cleanup moves it, TTL |
 
 Versions and snapshots differ a thousandfold in size, so a large one takes the room of many, up to the whole cache.
+A table may have its entries kept for another time, and fewer of its versions, than the service has it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cachetools import TTLCache
+from cachetools import TLRUCache
 from msgspec import Struct
 
+from tarnlog.protocol.actions import MetaData
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.table_settings import own_value
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
@@ -40,6 +43,32 @@ class CacheStats(Struct, frozen=True, rename="camel"):
     ttl_seconds: float
 
 
+class TableLimits(Struct, frozen=True):
+    """What a table's properties say of its entries; None leaves it to the service."""
+
+    ttl_seconds: float | None = None
+    max_versions: int | None = None
+
+
+NO_LIMITS = TableLimits()
+
+
+def limits_of(metadata: MetaData | None) -> TableLimits:
+    """The limits of a table. A service's cache holds no more for all tables than the service says."""
+    if metadata is None:
+        return NO_LIMITS
+    properties = metadata.configuration
+    return TableLimits(own_value(properties, "cache.expirationSeconds"), own_value(properties, "cache.maxVersions"))
+
+
+class _Entry(Generic[V]):
+    __slots__ = ("ttl", "value")
+
+    def __init__(self, value: V, ttl: float) -> None:
+        self.value = value
+        self.ttl = ttl
+
+
 class CountedCache(Generic[V]):
     """A bounded TTL cache keyed by (table location, version) that counts its hits."""
 
@@ -54,8 +83,12 @@ class CountedCache(Generic[V]):
     ) -> None:
         self.name = name
         self._telemetry = telemetry
-        self._entries: TTLCache[Key, V] = TTLCache(
-            max_size, ttl, timer=timer, getsizeof=lambda value: min(max_size, places(value))
+        self._ttl = ttl
+        self._entries: TLRUCache[Key, _Entry[V]] = TLRUCache(
+            max_size,
+            lambda _, entry, now: now + entry.ttl,
+            timer=timer,
+            getsizeof=lambda entry: min(max_size, places(entry.value)),
         )
         self._hits = 0
         self._misses = 0
@@ -67,10 +100,20 @@ class CountedCache(Generic[V]):
         else:
             self._hits += 1
         self._telemetry.cache_lookup(self.name, found is not None)
-        return found
+        return None if found is None else found.value
 
-    def put(self, key: Key, value: V) -> None:
-        self._entries[key] = value
+    def put(self, key: Key, value: V, ttl: float | None = None, most: int | None = None) -> None:
+        """Keep a value; for `ttl` seconds instead of the usual, beside at most `most` - 1 others of its table.
+
+        A bound for one table costs a look at every key.
+        """
+        if most == 0:
+            return
+        self._entries[key] = _Entry(value, self._ttl if ttl is None else ttl)
+        if most is not None:
+            own = [other for other in list(self._entries) if other[0] == key[0] and other != key]
+            for other in own[: max(0, len(own) + 1 - most)]:
+                self._entries.pop(other, None)
 
     def drop(self, location: str | None = None) -> int:
         """Forget one table, or everything; how many entries went."""
@@ -83,7 +126,7 @@ class CountedCache(Generic[V]):
         total = self._hits + self._misses
         rate = self._hits / total if total else 0.0
         return CacheStats(
-            self._hits, self._misses, round(rate, 4), len(self._entries), int(self._entries.maxsize), self._entries.ttl
+            self._hits, self._misses, round(rate, 4), len(self._entries), int(self._entries.maxsize), self._ttl
         )
 
 

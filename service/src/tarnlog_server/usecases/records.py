@@ -8,7 +8,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
-from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.caches import Caches, limits_of
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.table_log import PARALLEL_READS
 
@@ -33,7 +33,8 @@ class Records:
                 found = VersionRecord(
                     version, timestamp, found.put_id, found.sub_commits, found.actions, found.adopted_from
                 )
-            self._caches.versions.put(key, found)
+            limits = limits_of(live.head.metadata)
+            self._caches.versions.put(key, found, limits.ttl_seconds, limits.max_versions)
         return found
 
     async def _stored(self, live: LiveTable, version: int) -> VersionRecord:
@@ -60,7 +61,7 @@ class Records:
         if self._caches.versions_list.get(key) is None:
             with live.translated():
                 await live.look_at_floor()
-            self._caches.versions_list.put(key, live.floor)
+            self._caches.versions_list.put(key, live.floor, limits_of(live.head.metadata).ttl_seconds)
         return live.oldest
 
     async def check(self, live: LiveTable, version: int | None) -> int:
@@ -119,7 +120,7 @@ class Records:
                     # Another replica cleaned up while it was rebuilt, or since we last looked.
                     raise expired(floor) from None
                 raise
-            self._caches.files.put(key, found)
+            self._caches.files.put(key, found, limits_of(live.head.metadata).ttl_seconds)
         return found
 
 

@@ -14,7 +14,7 @@ from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import restore
-from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.caches import Caches, limits_of
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.records import Records
@@ -125,14 +125,16 @@ class Snapshots:
 
     def protocol_view(self, table: OpenTable, protocol: Protocol) -> dict[str, Any]:
         """A protocol as a JSON object, rendered once for each change of it."""
-        return _rendered(self._caches.protocol, (table.live.location, id(protocol)), protocol)
+        ttl = limits_of(table.live.head.metadata).ttl_seconds
+        return _rendered(self._caches.protocol, (table.live.location, id(protocol)), protocol, ttl)
 
     def metadata_view(self, table: OpenTable, metadata: MetaData) -> dict[str, Any]:
         """A metaData as a JSON object, rendered once for each change of it."""
-        return _rendered(self._caches.metadata, (table.live.location, id(metadata)), metadata)
+        ttl = limits_of(table.live.head.metadata).ttl_seconds
+        return _rendered(self._caches.metadata, (table.live.location, id(metadata)), metadata, ttl)
 
 
-def _rendered(cache: Any, key: tuple[str, int], action: Struct) -> dict[str, Any]:
+def _rendered(cache: Any, key: tuple[str, int], action: Struct, ttl: float | None) -> dict[str, Any]:
     """The rendered action from the cache. The action is kept beside it, so that its id() stays its own."""
     found = cache.get(key)
     if found is not None and found["action"] is action:
@@ -142,5 +144,5 @@ def _rendered(cache: Any, key: tuple[str, int], action: Struct) -> dict[str, Any
     body.pop("unknown_fields", None)
     body.pop("unknownFields", None)
     rendered = {**unknown_fields(action), **body}
-    cache.put(key, {"action": action, "rendered": rendered})
+    cache.put(key, {"action": action, "rendered": rendered}, ttl)
     return rendered
