@@ -18,8 +18,9 @@ import errno
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,7 +64,7 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str], *, threads: int = 8) -> None:
         self._dirs = LocalDirs(os.fspath(root))
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="local-store")
+        self._threads = _started_threads(threads)
 
     @property
     def uri(self) -> str:
@@ -172,6 +173,17 @@ class LocalStore:
         except OSError as error:
             raise _failed_read("delete", key, error) from error
         self._dirs.prune(key)
+
+
+def _started_threads(count: int) -> ThreadPoolExecutor:
+    """Threads that run already: one that starts while work goes on holds up its first call for milliseconds."""
+    pool = ThreadPoolExecutor(count, thread_name_prefix="local-store")
+    go = threading.Event()
+    # Each of them waits, so that the pool takes another thread for the next.
+    waiting = [pool.submit(go.wait) for _ in range(count)]
+    go.set()
+    wait(waiting)
+    return pool
 
 
 def _page(root: str, prefix: str, start_after: str | None, limit: int) -> list[ObjectInfo]:

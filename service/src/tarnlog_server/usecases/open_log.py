@@ -6,6 +6,7 @@ none of them reaches the floor is the table unreadable, and the error names what
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 from tarnlog_server.codec.ids_file import CommitIdRun
@@ -16,9 +17,10 @@ from tarnlog_server.core.replay import empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.meanwhile import meanwhile
 from tarnlog_server.usecases.state_read import Broken, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
-from tarnlog_server.usecases.table_log import LogMissing, TableLog
+from tarnlog_server.usecases.table_log import LogMissing, Newer, TableLog
 
 ONE_VERSION = Window(versions=1, snapshots=1)
 """What is kept of the way to a version of the past by those who only want to see it."""
@@ -96,7 +98,8 @@ class LogOpener:
     async def open(self, broken: Broken) -> Opened:
         """The log up to its head. Raises LogMissing, CorruptObject, StoreError.
 
-        From a state it costs that state, one LIST and the versions since; without one, every version.
+        From a state it costs that state, one LIST and the versions since; without one, every version. The state that
+        the hint names takes three round trips.
         """
         broken = _told_once(broken)
         seen = 0
@@ -112,7 +115,11 @@ class LogOpener:
 
     async def _opened(self, broken: Broken) -> Opened:
         refs: list[StateRef] = []
-        loaded = await self._states.newest(broken, ours=True, listed=refs)
+        tried: list[StateRef] = []
+        opened = await self._at_hint(broken, tried)
+        if opened is not None:
+            return opened
+        loaded = await self._states.newest(broken, ours=True, listed=refs, known_broken=tried)
         for _ in range(2):
             if loaded is None:
                 break
@@ -148,12 +155,44 @@ class LogOpener:
             raise CorruptObject(missing, "the version file is missing and no state covers it")
         return tracker, None if loaded is None else Base(loaded.ref, loaded.state.ours, loaded.manifest)
 
+    async def _at_hint(self, broken: Broken, tried: list[StateRef]) -> Opened | None:
+        """From the state that the hint names, read while the log is asked what follows it.
+
+        None when that is not the state to open from; `tried` then gets it if another try would fail in the same way.
+        A state tells the same whenever it is read. That no version is missed rests on the look at the log alone, which
+        goes as in `TableLog.newer_than_state`: the floor is read after the next version was missing.
+        """
+        ref = await self._states.hinted()
+        if ref is None:
+            return None
+        started = self._world.monotonic()
+        told: list[str] = []
+        async with meanwhile(self._states.believed(ref, lambda _, reason: told.append(reason), ours=True)) as reading:
+            newer, better = Newer([]), False
+            if await self._log.exists(ref.version + 1):
+                newer, states = await asyncio.gather(self._log.newer_than(ref.version), self._states.newer(ref.version))
+                better = any(not state.foreign for state in states)
+            floor = await self._log.floor()
+            if better or newer.gap or floor > ref.version:
+                # A cleanup may be taking this state away: what was wrong with it is not worth telling.
+                return None
+            loaded = await reading
+        for reason in told:
+            broken(ref, reason)
+        if loaded is None:
+            tried.append(ref)
+            return None
+        return await self._followed(loaded, newer, floor, started)
+
     async def _after(self, loaded: Loaded) -> Opened | None:
         """A state of ours and what follows it; None when versions in between were cleaned away."""
         started = self._world.monotonic()
         newer, floor = await self._log.newer_than_state(loaded.ref.version)
         if newer.gap or floor > loaded.ref.version:
             return None
+        return await self._followed(loaded, newer, floor, started)
+
+    async def _followed(self, loaded: Loaded, newer: Newer, floor: int, started: float) -> Opened:
         tracker = self._tracker(loaded)
         tracker.observed_at = started
         await self._log.apply(tracker, newer.versions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
@@ -23,8 +23,9 @@ from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.checkpoint_read import CheckpointReader
 from tarnlog_server.usecases.foreign_facts import ForeignFacts
+from tarnlog_server.usecases.meanwhile import meanwhile
 from tarnlog_server.usecases.state_entries import Keep, StateEntries
-from tarnlog_server.usecases.table_log import TableLog
+from tarnlog_server.usecases.table_log import DECODE_OFF_LOOP_ABOVE, TableLog
 
 PAGE = 1000
 
@@ -59,6 +60,8 @@ class Loaded:
 
 Broken = Callable[[StateRef, str], None]
 """Told about every state that was passed over, and why."""
+Ids = Awaitable[CommitIdRun]
+"""The commit ids of a state, on their way: only one of ours has them."""
 
 
 class NotOurs(Exception):
@@ -72,6 +75,7 @@ class States:
         self._log = log
         self._store = log.store
         self._paths = log.paths
+        self._world = world
         self._foreign = ForeignFacts(log)
         self.distrusted: frozenset[tuple[int, Kind]] = frozenset()
         """States that are whole and yet wrong, as an audit found: they are passed over until they are replaced."""
@@ -85,14 +89,16 @@ class States:
         *,
         ours: bool = False,
         listed: list[StateRef] | None = None,
+        known_broken: Iterable[StateRef] = (),
     ) -> Loaded | None:
         """The newest state that can be believed (at or below a version; of ours); None when there is none.
 
         `listed` then gets every state there seems to be: whoever goes on to other writers' need not list them again.
+        Those of `known_broken` were tried a moment ago, and are not tried again.
 
         Opening costs the hint, a probe for newer states and that state; only a broken one costs a listing of them all.
         """
-        tried: set[tuple[int, Kind]] = set()
+        tried = {(ref.version, ref.kind) for ref in known_broken}
         for find in (self._hinted, self.all):
             refs = await find()
             if listed is not None and find == self.all:
@@ -122,19 +128,20 @@ class States:
         return None
 
     async def read(self, ref: StateRef, *, ours: bool = False) -> Loaded:
-        """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, read in parallel.
+        """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, in two round trips.
 
+        What only a state of ours has is asked for before it is known whose this is; from others, nobody waits for it.
         With `ours`, raises NotOurs as soon as it shows that another writer made it.
         """
-        if ref.kind is Kind.AVRO:
-            loaded = await self._read_avro(ref, ours)
-        elif ref.kind is Kind.JSON:
-            loaded = await self._read_json(ref)
-        else:
-            loaded = await self._read_parquet(ref)
-        if loaded.state.ours:
-            await self._check_version_file(loaded.state)
-            return loaded
+        ids_key = (self._paths.state_ids if ref.kind is Kind.AVRO else self._paths.checkpoint_ids)(ref.version)
+        async with meanwhile(self._ids(ids_key)) as ids, meanwhile(self._version_sha256(ref.version)) as found:
+            if ref.kind is Kind.AVRO:
+                loaded = await self._read_avro(ref, ours, ids)
+            else:
+                loaded = await self._read_checkpoint(ref, ids)
+            if loaded.state.ours:
+                _check_version_file(self._paths.version(ref.version), loaded.state, await found)
+                return loaded
         registry = loaded.manifest.schema_registry if loaded.manifest is not None else {}
         facts = await self._foreign.completed(self.key_of(ref), loaded.state.facts, registry)
         return dataclasses.replace(loaded, state=State(facts, loaded.state.files, ours=False))
@@ -186,21 +193,30 @@ class States:
         except (ObjectMissing, CorruptObject):
             return None
 
-    async def _hinted(self) -> list[StateRef]:
+    async def hinted(self) -> StateRef | None:
+        """The state that the hint names, unless that one is known to be wrong."""
         hint = await self.hint()
         if hint is None:
-            return []
+            return None
         kind = {"avro-state": Kind.AVRO, "parquet": Kind.PARQUET}.get(hint.format or "json", Kind.JSON)
-        behind, floor = await asyncio.gather(self._log.exists(hint.version + 1), self._log.floor())
-        if not behind and floor <= hint.version:
-            # Nothing follows it, so no state can be newer. A listing would cost the length of the log on some stores.
-            return [StateRef(hint.version, kind)]
-        # The hint may be older than the newest state: a look at the state directories behind it tells.
-        after = f"{self._paths.root}state-v{hint.version:020d}0"
+        return None if (hint.version, kind) in self.distrusted else StateRef(hint.version, kind)
+
+    async def newer(self, version: int) -> list[StateRef]:
+        """Avro states above a version, newest first: a hint may be older than the newest state. Costs a LIST."""
+        after = f"{self._paths.root}state-v{version:020d}0"
         newer: dict[tuple[int, Kind], bool] = {}
         self._note(await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE), newer)
-        refs = sorted((StateRef(*ref, foreign) for ref, foreign in newer.items()), reverse=True)
-        return [*refs, StateRef(hint.version, kind)]
+        return sorted((StateRef(*ref, foreign) for ref, foreign in newer.items()), reverse=True)
+
+    async def _hinted(self) -> list[StateRef]:
+        ref = await self.hinted()
+        if ref is None:
+            return []
+        behind, floor = await asyncio.gather(self._log.exists(ref.version + 1), self._log.floor())
+        if not behind and floor <= ref.version:
+            # Nothing follows it, so no state can be newer. A listing would cost the length of the log on some stores.
+            return [ref]
+        return [*await self.newer(ref.version), ref]
 
     def _ref(self, key: str) -> tuple[int, Kind] | None:
         state = self._paths.parse_state(key)
@@ -229,15 +245,15 @@ class States:
         """The entries of one manifest of a state, tombstoned ones included."""
         return await self._entries.entries(manifest, info)
 
-    async def _read_avro(self, ref: StateRef, ours: bool) -> Loaded:
+    async def _read_avro(self, ref: StateRef, ours: bool, ids: Ids) -> Loaded:
         manifest = await self.manifest(ref.version)
         if ours and not manifest.ours:
             raise NotOurs
-        files, ids = await asyncio.gather(self._entries.live(manifest), self._ids_of(ref.version, manifest))
+        files = await self._entries.live(manifest)
         if manifest.ours and len(files) != manifest.num_files:
             detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
-        return Loaded(ref, State(manifest.facts, files, manifest.ours), ids, manifest)
+        return Loaded(ref, State(manifest.facts, files, manifest.ours), await ids if manifest.ours else None, manifest)
 
     async def files(self, manifest: StateManifest, infos: Sequence[ManifestInfo], keep: Keep) -> Iterable[StateFile]:
         """The files that some manifests of a state show, at least those of partitions that `keep` wants.
@@ -246,25 +262,22 @@ class States:
         """
         return await self._entries.live_of(manifest, infos, keep)
 
-    async def _ids_of(self, version: int, manifest: StateManifest) -> CommitIdRun | None:
-        return await self._ids(self._paths.state_ids(version)) if manifest.ours else None
-
-    async def _read_json(self, ref: StateRef) -> Loaded:
-        state = await self._checkpoints.json(ref.version)
-        return Loaded(ref, state, await self._checkpoint_ids(ref.version, state))
-
-    async def _read_parquet(self, ref: StateRef) -> Loaded:
-        state = await self._checkpoints.parquet(ref.version)
-        return Loaded(ref, state, await self._checkpoint_ids(ref.version, state))
-
-    async def _checkpoint_ids(self, version: int, state: State) -> CommitIdRun | None:
-        return await self._ids(self._paths.checkpoint_ids(version)) if state.ours else None
+    async def _read_checkpoint(self, ref: StateRef, ids: Ids) -> Loaded:
+        read = self._checkpoints.json if ref.kind is Kind.JSON else self._checkpoints.parquet
+        state = await read(ref.version)
+        return Loaded(ref, state, await ids if state.ours else None)
 
     async def _ids(self, key: str) -> CommitIdRun:
         return decode_ids(key, await self._store.get(key))
 
-    async def _check_version_file(self, state: State) -> None:
-        """A state of ours describes one version file; another in its place means another log."""
-        key = self._paths.version(state.facts.version)
-        if sha256_hex(await self._store.get(key)) != state.facts.version_sha256:
-            raise CorruptObject(key, "it is not the version file that the state beside it was made from")
+    async def _version_sha256(self, version: int) -> str:
+        data = await self._store.get(self._paths.version(version))
+        if len(data) > DECODE_OFF_LOOP_ABOVE:
+            return await self._world.run_blocking(lambda: sha256_hex(data))
+        return sha256_hex(data)
+
+
+def _check_version_file(key: str, state: State, sha256: str) -> None:
+    """A state of ours describes one version file; another in its place means another log."""
+    if sha256 != state.facts.version_sha256:
+        raise CorruptObject(key, "it is not the version file that the state beside it was made from")
