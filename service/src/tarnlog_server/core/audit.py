@@ -11,6 +11,7 @@ from msgspec import Struct
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import lookup, mapping_ref
 
 SHOWN = 5
 """How many examples a finding names: an audit of a broken table must not be as large as the table."""
@@ -76,7 +77,8 @@ class SeenIds:
 def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
     """Where a state tells something else than replay, as sentences. Costs the files of both.
 
-    A state forgets removes that vacuum needs no more, and a checkpoint tells of no change of data; both are right.
+    A state forgets removes that vacuum needs no more, a checkpoint tells of no change of data, and a mapping may go by
+    another name that means the same; all of that is right.
     """
     names = ("version", "timestamp", "protocol", "metadata", "dropped", "num_files", "total_bytes")
     found = [
@@ -103,7 +105,8 @@ def _file_differences(replayed: Snapshot, stored: Snapshot) -> Iterator[str]:
             yield f"the file {add.path!r} is missing from it"
             return
         since = (replayed.files.added_at(row), stored.files.added_at(other[0]))
-        if _told(add) != _told(other[1]) or since[0] != since[1]:
+        same = _told(add) == _told(other[1]) and _mapping(add, replayed) == _mapping(other[1], stored)
+        if not same or since[0] != since[1]:
             yield f"it tells something else of the file {add.path!r}"
             return
 
@@ -115,6 +118,14 @@ def _told(add: Add) -> tuple[object, ...]:
         add.modification_time,
         add.num_records,
         dict(add.partition_values),
-        add.doc_mapping_ref,
         add.stats,
     )
+
+
+def _mapping(add: Add, snapshot: Snapshot) -> str | None:
+    """What a file's mapping means, whatever it is called; a name that nobody knows stands for itself."""
+    ref = add.doc_mapping_ref
+    if ref is None or snapshot.metadata is None:
+        return ref
+    text = lookup(ref, snapshot.metadata.configuration)
+    return ref if text is None else mapping_ref(text)

@@ -32,7 +32,7 @@ from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
 from tarnlog_server.usecases.manifest_write import ManifestWriter
 from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
-from tarnlog_server.usecases.state_order import FilesInOrder, ListedFiles, in_order
+from tarnlog_server.usecases.state_order import FilesInOrder, ListedFiles, RenamedFiles, in_order
 
 PARALLEL_HEADS = 16
 
@@ -57,11 +57,20 @@ class _Plan:
 class AvroStateWriter:
     """Writes one Avro state."""
 
-    def __init__(self, live: LiveTable, world: World, put: Put, progress: Progress = unheard) -> None:
+    def __init__(
+        self,
+        live: LiveTable,
+        world: World,
+        put: Put,
+        progress: Progress = unheard,
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
         self._live = live
         self._progress = progress
         self._world = world
         self._put = put
+        self._renamed = renamed or {}
+        """What the mappings of files that are written are called instead."""
         self._paths = live.log.paths
 
     async def write(
@@ -95,7 +104,8 @@ class AvroStateWriter:
         entries = settings.entries_per_manifest
         if not plan.kept and snapshot.metadata is not None and snapshot.metadata.partition_columns:
             entries = spread_entries(len(plan.files), entries, settings.max_manifests)
-        infos = await writer.write(plan.files, snapshot.metadata, entries)
+        files = RenamedFiles(plan.files, self._renamed) if self._renamed else plan.files
+        infos = await writer.write(files, snapshot.metadata, entries)
         manifest = StateManifest(
             facts=facts,
             created_at=self._world.now_ms(),

@@ -12,8 +12,9 @@ from tarnlog.protocol.actions import Action, Remove
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.version_file import CorruptObject
-from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
+from tarnlog_server.core.intent import Evaluate, Intent, ReadSet, footprint_of
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import Renormalised
 from tarnlog_server.core.state_plan import (
     MAX_BYTES_SINCE,
     AvroBase,
@@ -25,6 +26,7 @@ from tarnlog_server.core.state_plan import (
     state_settings,
 )
 from tarnlog_server.ports.object_store import StoreError
+from tarnlog_server.usecases import renormalise
 from tarnlog_server.usecases.commits import Commits, check_writable
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
@@ -177,7 +179,9 @@ class Checkpoints:
         try:
             await self.raise_protocol(table, format)
             compact = compact or reason is Reason.REPAIR
-            written = await StateWriter(table.live, self._tables.world, progress).write(format=format, compact=compact)
+            names = await self._renormalise(table) if compact or _whole(table.live, format) else None
+            writer = StateWriter(table.live, self._tables.world, progress, names)
+            written = await writer.write(format=format, compact=compact)
             if compact:
                 table.live.broken_states = False
         except Exception:
@@ -200,6 +204,21 @@ class Checkpoints:
         def evaluate(head: Snapshot) -> tuple[Action, ...]:
             return (raised_protocol(head.protocol, wanted) or head.protocol,)
 
+        await self._commit(table, "UPGRADE PROTOCOL", evaluate)
+
+    async def _renormalise(self, table: OpenTable) -> Renormalised | None:
+        """Mappings that a state of all files calls by other names; only those that get registered change."""
+        plan = await renormalise.planned(table.live)
+        if plan is not None and renormalise.registered(table.live.head, plan):
+            try:
+                await self._commit(table, "RENORMALIZE MAPPINGS", lambda head: renormalise.registered(head, plan))
+            except ProblemError as problem:
+                # The old names are as good: no state waits for new ones.
+                _log.warning("table %s: its mappings keep their names: %s", table.live.name, problem)
+        return plan
+
+    async def _commit(self, table: OpenTable, operation: str, evaluate: Evaluate) -> None:
+        """A commit of our own, made anew on the head that it follows."""
         actions = evaluate(table.live.head)
         intent = Intent(
             commit_id=str(self._tables.world.uuid7()),
@@ -210,7 +229,7 @@ class Checkpoints:
             reads=ReadSet(),
             read_version=None,
             isolation="serializable",
-            operation="UPGRADE PROTOCOL",
+            operation=operation,
             parameters={},
             metrics={},
             blind=False,
@@ -218,6 +237,12 @@ class Checkpoints:
             evaluate=evaluate,
         )
         expect_committed(await self._commits.submit(table, intent))
+
+
+def _whole(live: LiveTable, format: str | None) -> bool:  # noqa: A002
+    """Whether the next state has to tell every file anew."""
+    incremental = (format or str(live.setting("state.format"))) == "avro"
+    return not incremental or live.base is None or not live.base.ours or live.base.manifest is None
 
 
 def _bytes_since(live: LiveTable, last: int) -> int:

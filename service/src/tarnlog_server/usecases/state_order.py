@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,6 +76,31 @@ class SnapshotFiles:
             made = dict(zip(packed, self._segment.chosen(packed), strict=True))
         for row in rows:
             yield made.get(row) or StateFile(log.file(row), log.added_at(row), log.added_time(row))
+
+
+class RenamedFiles:
+    """Files whose document mappings go by other names: those of `refs`, old to new."""
+
+    def __init__(self, files: FilesInOrder, refs: Mapping[str, str]) -> None:
+        self._files = files
+        self._refs = refs
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[StateFile]:
+        for start in range(0, len(self), SLICE):
+            yield from self.files(start, start + SLICE)
+
+    def files(self, start: int, stop: int) -> Iterator[StateFile]:
+        """The files of some places."""
+        for file in self._files.files(start, stop):
+            new = self._refs.get(file.add.doc_mapping_ref or "")
+            if new is None or file.add.doc_mapping_json is not None:
+                yield file
+            else:
+                add = msgspec.structs.replace(file.add, doc_mapping_ref=new)
+                yield StateFile(add, file.added_at_version, file.added_at_timestamp)
 
 
 def rank_of(metadata: MetaData | None, *, by_partition: bool = True) -> Rank:

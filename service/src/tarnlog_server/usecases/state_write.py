@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import msgspec
 
@@ -25,6 +25,7 @@ from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.table_state import StateFacts, StateFile
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import Renormalised
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker
 from tarnlog_server.core.state_plan import Layout, StateSettings, layout, state_settings
 from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult
@@ -35,7 +36,8 @@ from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import Base
 from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.pace import Pace
-from tarnlog_server.usecases.state_order import in_order
+from tarnlog_server.usecases.renormalise import usable
+from tarnlog_server.usecases.state_order import RenamedFiles, in_order
 from tarnlog_server.usecases.state_read import Kind, StateRef
 from tarnlog_server.usecases.state_snapshot import facts_of
 
@@ -58,8 +60,15 @@ class Written:
 class StateWriter:
     """Writes the states of one table, one at a time."""
 
-    def __init__(self, live: LiveTable, world: World, progress: Progress = unheard) -> None:
+    def __init__(
+        self,
+        live: LiveTable,
+        world: World,
+        progress: Progress = unheard,
+        renormalised: Renormalised | None = None,
+    ) -> None:
         self._live = live
+        self._renormalised = renormalised
         self._progress = progress
         self._world = world
         self._store = live.log.store
@@ -77,18 +86,19 @@ class StateWriter:
         if format is not None:
             settings = msgspec.structs.replace(settings, format=format)
         facts, ids = await self._facts(snapshot, self._live.tracker)
+        renamed = usable(snapshot, self._renormalised) if self._renormalised is not None else {}
         self._sent = 0
         size = count_actions(facts, snapshot.num_files)
         how = layout(size, settings)
         if how.format == "avro-state":
-            manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
+            manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress, renamed).write(
                 snapshot, facts, ids, settings, compact=compact
             )
             base = Base(StateRef(snapshot.version, Kind.AVRO), True, manifest)
             parts = len(manifest.manifests)
         else:
             await self._put(self._paths.checkpoint_ids(snapshot.version), ids)
-            parts = await self._whole(snapshot, facts, settings, how)
+            parts = await self._whole(snapshot, facts, settings, how, renamed)
             kind = Kind.PARQUET if how.format == "parquet" else Kind.JSON
             base = Base(StateRef(snapshot.version, kind), True, None)
             await self._live.states.read(base.ref)
@@ -122,11 +132,13 @@ class StateWriter:
         facts = facts_of(snapshot, put_id, sha256_hex(data), unexpired, times, tracker.adopted_from)
         return facts, encode_ids(run)
 
-    async def _whole(self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout) -> int:
+    async def _whole(
+        self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout, renamed: Mapping[str, str]
+    ) -> int:
         """A JSON or Parquet checkpoint: every file, sorted by path. Holds the parts that are sent at once, and one."""
         version = snapshot.version
         pace = self._live.pace()
-        files = await in_order(snapshot, pace, by_partition=False)
+        files = RenamedFiles(await in_order(snapshot, pace, by_partition=False), renamed)
         if how.format == "parquet":
             return await self._parquet(version, facts, files, pace)
         compress = bool(self._live.setting("transaction.compression.enabled"))
