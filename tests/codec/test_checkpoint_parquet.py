@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import Format, MetaData
+from tarnlog_server.codec import checkpoint_parquet
 from tarnlog_server.codec.checkpoint_order import count_actions
 from tarnlog_server.codec.checkpoint_parquet import (
     Compression,
@@ -26,6 +27,7 @@ from tarnlog_server.codec.checkpoint_parquet import (
 )
 from tarnlog_server.codec.checkpoint_parts import EncodedCheckpoint, join_parts
 from tarnlog_server.codec.damage import sha256_hex
+from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.table_state import State, StateFacts, StateFile
 from tarnlog_server.codec.version_file import CorruptObject
 from tests.codec.states import (
@@ -280,3 +282,32 @@ def test_delta_lake_opens_it(tmp_path: Path, parts: int) -> None:
     assert len(table.file_uris()) == len(FILES)
     assert [field.name for field in table.schema().fields] == ["x", "day"]
     assert table.transaction_version("stream") == 8
+
+
+def test_many_files_stay_columns_and_tell_the_same_as_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in (10**9, 2000):
+        parts = list(encode_parquet(FACTS, FILES, max_file_size=limit))
+        rows = joined(parts)
+        with monkeypatch.context() as few:
+            few.setattr(checkpoint_parquet, "COLUMNS_FROM", 1)
+            columns = joined(parts)
+        assert isinstance(columns.files, FileColumns)
+        assert columns.facts == rows.facts
+        assert sorted(columns.files, key=by_path) == sorted(rows.files, key=by_path)
+
+
+def test_some_parts_may_be_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = list(encode_parquet(FACTS, FILES, max_file_size=2000))
+    assert len(parts) > 1
+    rows = joined(parts)
+    monkeypatch.setattr(checkpoint_parquet, "COLUMNS_FROM", max(part.actions for part in parts))
+    assert sorted(joined(parts).files, key=by_path) == sorted(rows.files, key=by_path)
+
+
+def test_without_a_checksum_every_value_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_parquet, "COLUMNS_FROM", 1)
+    assert isinstance(state_of(one()).files, list)
+
+
+def by_path(file: StateFile) -> str:
+    return file.add.path

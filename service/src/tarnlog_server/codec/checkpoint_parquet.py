@@ -27,11 +27,14 @@ from tarnlog_server.codec.damage import (
     seal_document,
     sha256_hex,
 )
+from tarnlog_server.codec.file_columns import UnexpectedColumns, checked_entries
 from tarnlog_server.codec.side_facts import body, from_body, side_facts
 from tarnlog_server.codec.table_state import StateFacts, StateFile, StateRemove
 from tarnlog_server.codec.version_file import CorruptObject
 
 Compression = Literal["snappy", "zstd", "gzip", "none"]
+COLUMNS_FROM = 1000
+"""Rows from which on files stay columns: making an action of each takes twenty times as long."""
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
@@ -136,6 +139,12 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
         present = [name for name in checkpoint_schema.COLUMNS if name in file.schema_arrow.names]
         actions: list[Action] = []
         stamps: list[tuple[int, int]] = []
+        columns: tuple[pa.RecordBatch, ...] = ()
+        # Values in columns are looked at when a file is asked for: only where the checksum says that they are ours.
+        if info is not None and sha256 is not None and file.metadata.num_rows >= COLUMNS_FROM:
+            columns = _file_columns(file)
+        if columns:
+            present.remove("add")
         for batch in file.iter_batches(batch_size=_BATCH, columns=present):
             for name in present:
                 _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(batch.column(name)), actions, stamps)
@@ -145,7 +154,20 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
             own = from_body(Protocol, metadata[_PROTOCOL])
             actions = [own if isinstance(action, Protocol) else action for action in actions]
         versions, times = [stamp[0] for stamp in stamps], [stamp[1] for stamp in stamps]
-        return CheckpointPart(key, msgspec.structs.replace(info, versions=versions, times=times), actions)
+        return CheckpointPart(key, msgspec.structs.replace(info, versions=versions, times=times), actions, columns)
+
+
+def _file_columns(file: pq.ParquetFile) -> tuple[pa.RecordBatch, ...]:
+    """The files as entries for `FileColumns`; none where they are not stored as this version does."""
+    found = []
+    for batch in file.iter_batches(batch_size=_BATCH, columns=["add"]):
+        files = pa.RecordBatch.from_struct_array(batch.column("add").drop_null())
+        if files.num_rows:
+            found.append(files)
+    try:
+        return tuple(checked_entries(files) for files in found)
+    except UnexpectedColumns:
+        return ()
 
 
 def _take(kind: type[Action], rows: list[dict[str, Any]], actions: list[Action], stamps: list[tuple[int, int]]) -> None:

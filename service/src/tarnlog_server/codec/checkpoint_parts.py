@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from msgspec import Struct
 
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
 from tarnlog_server.codec.damage import names_object
+from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.foreign_checkpoint import replay_foreign
 from tarnlog_server.codec.side_facts import SideFacts, with_side_facts
 from tarnlog_server.codec.table_state import State, StateFile, StateRemove
@@ -53,11 +55,15 @@ class EncodedCheckpoint(Struct, frozen=True):
 
 
 class CheckpointPart(Struct, frozen=True):
-    """The decoded lines of one object. `info` None is another writer's."""
+    """The decoded lines of one object. `info` None is another writer's.
+
+    Many files of ours may be in `columns`, as entries for `FileColumns`, instead of among the actions.
+    """
 
     key: str
     info: CheckpointInfo | None
     actions: list[Action]
+    columns: tuple[pa.RecordBatch, ...] = ()
 
 
 def join_parts(key: str, version: int, manifest: PartsManifest | None, parts: Sequence[CheckpointPart]) -> State:
@@ -103,6 +109,8 @@ def _join_ours(version: int, parts: Sequence[CheckpointPart]) -> State:
         if next(written, None) is not None:
             raise CorruptObject(part.key, "it tells more versions than it has files")
     side = parts[0].info.facts if parts[0].info is not None else None
+    columns = FileColumns.live([batch for part in parts for batch in part.columns], {})
     if side is None or protocol is None:
         raise CorruptObject(parts[0].key, "its facts are missing")
-    return State(with_side_facts(side, version, protocol, metadata, txns, removes), files, ours=True)
+    shown = [*columns, *files] if files else columns
+    return State(with_side_facts(side, version, protocol, metadata, txns, removes), shown or files, ours=True)

@@ -56,7 +56,7 @@ class FileColumns:
 
     def __init__(self, batches: Sequence[pa.RecordBatch], partition_columns: Sequence[str] = ()) -> None:
         """Files no path of which occurs twice. Use `live` for what manifests hold."""
-        self._batches = [_checked(batch) for batch in batches if batch.num_rows]
+        self._batches = [checked_entries(batch) for batch in batches if batch.num_rows]
         self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
         self._partition_columns = tuple(partition_columns)
         hashes = _joined(_hashes(batch) for batch in self._batches)
@@ -237,7 +237,7 @@ class FileColumns:
         ]
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def checked_entries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch without columns that say nothing; UnexpectedColumns when it is not one of entries."""
     for name, kind in _NEEDED.items():
         if name not in batch.schema.names or batch.column(name).type != kind or batch.column(name).null_count:

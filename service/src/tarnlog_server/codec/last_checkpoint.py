@@ -5,7 +5,7 @@ Other readers reject members they do not know, so it never gets one of ours.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -47,9 +47,19 @@ def decode_last_checkpoint(key: str, data: bytes) -> LastCheckpoint:
     version = _number(found.get("version")) if isinstance(found, dict) else None
     if version is None:
         raise CorruptObject(key, "it names no version")
-    known: dict[str, Any] = {name: _number(found.get(name)) or 0 for name in _NUMBERS}
-    known |= {name: found[name] for name in _TEXTS if isinstance(found.get(name), str)}
-    return msgspec.convert({**known, "version": version, "parts": _number(found.get("parts"))}, LastCheckpoint)
+    known = {name: _number(found.get(name)) or 0 for name in _NUMBERS}
+    texts = {name: found[name] for name in _TEXTS if isinstance(found.get(name), str)}
+    return LastCheckpoint(
+        version=version,
+        size=known["size"],
+        size_in_bytes=known["sizeInBytes"],
+        num_files=known["numFiles"],
+        created_time=known["createdTime"],
+        parts=_number(found.get("parts")),
+        checkpoint_id=texts.get("checkpointId"),
+        format=texts.get("format"),
+        state_dir=texts.get("stateDir"),
+    )
 
 
 def _number(value: object) -> int | None:

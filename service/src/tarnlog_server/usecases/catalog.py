@@ -36,6 +36,9 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
     read_only: bool = False
 
 
+_ENTRY = msgspec.json.Decoder(Entry)
+
+
 class Named(Struct, frozen=True):
     """An entry with its name and number."""
 
@@ -151,7 +154,7 @@ class Catalog:
         entry = self._entries.get(key)
         if entry is None:
             try:
-                entry = msgspec.json.decode(await self._store.get(key), type=Entry)
+                entry = _ENTRY.decode(await self._store.get(key))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 detail = f"catalog object {key} is corrupt ({error}); restore it from a copy"
                 raise ProblemError("log-corrupt", detail, object=key) from error
