@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.simulation.data_files import check_data_files
 from tests.simulation.feeds import check_feeds, check_reads
 from tests.simulation.journal import Journal, Send
 from tests.simulation.log_model import Broken, Log, Objects, Sub, read_tables
@@ -54,6 +55,7 @@ def check(journal: Journal, objects: Objects, created: dict[str, float]) -> list
     for logs in tables.values():
         for log in logs:
             found += [f"{log.root} {fault}" for fault in check_retention(journal, log, objects)]
+            found += check_data_files(journal, log)
     found += check_reads(journal, tables)
     found += check_feeds(journal, tables)
     return found

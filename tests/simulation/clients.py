@@ -30,6 +30,8 @@ class Pending:
     kind: str
     commit_id: str
     body: Json
+    written: bool = False
+    """Its files are there, and a session keeps them: they are not written again."""
 
 
 def is_final(send: Send) -> bool:
@@ -165,6 +167,22 @@ class Client:
     async def _cleanup(self, table: str) -> None:
         await self.sim.cleanup(self.replica(), table)
 
+    async def _vacuum(self, table: str) -> None:
+        await self.sim.vacuum(self.replica(), table)
+
+    async def _in_session(self, table: str) -> None:
+        """A writer that takes its time between its files and its commit, and ends its session when that is settled."""
+        body = self.bodies.body("WRITE", [self.bodies.add()])
+        path = body["actions"][0]["add"]["path"]
+        prefix = self.rng.choice(("", path, path.partition("/")[0] + "/"))
+        session = await self.sim.begin_session(self.replica(), table, prefix, 600_000)
+        if session is not None:
+            self.sim.write(table, body)
+            await self.sim.think(self.rng)
+            pending = Pending(table, "commit", self.new_id(), body, written=True)
+            if is_final(await self._settle(pending)):
+                await self.sim.end_session(self.replica(), table, session)
+
     async def _read(self, table: str) -> None:
         replica, roll = self.replica(), self.rng.random()
         if roll < 0.4:
@@ -207,8 +225,9 @@ class Client:
 
     async def send(self, pending: Pending, replica: Replica) -> Send:
         """Send it once, as it is now."""
-        verb = self.sim.patch if pending.kind == "patch" else self.sim.commit
-        return await verb(replica, pending.table, pending.commit_id, pending.body)
+        if pending.kind == "patch":
+            return await self.sim.patch(replica, pending.table, pending.commit_id, pending.body)
+        return await self.sim.commit(replica, pending.table, pending.commit_id, pending.body, written=pending.written)
 
     async def _settle(self, pending: Pending) -> Send:
         """Send it, and again while there is no final answer and patience is left."""
@@ -238,5 +257,5 @@ class Client:
             if seen is not None:
                 return dataclasses.replace(pending, body={**pending.body, "readVersion": seen["version"]})
         elif roll < 0.2 and pending.kind == "commit":
-            return dataclasses.replace(pending, body=self.bodies.body("WRITE", [self.bodies.add()]))
+            return dataclasses.replace(pending, body=self.bodies.body("WRITE", [self.bodies.add()]), written=False)
         return pending

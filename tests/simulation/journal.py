@@ -80,6 +80,17 @@ class Outside:
 
 
 @dataclasses.dataclass(slots=True)
+class WriteSession:
+    """A session that a writer was told of, until it asked for its end or was told that it expires."""
+
+    folder: str | None
+    id: str
+    prefix: str
+    begun: float
+    until: float
+
+
+@dataclasses.dataclass(slots=True)
 class Journal:
     """Everything that clients did and saw in one run."""
 
@@ -93,6 +104,13 @@ class Journal:
     """Commits that got no final answer although storage was well for minutes."""
     deleted: list[tuple[str, float]] = dataclasses.field(default_factory=list)
     """Objects that somebody deleted, each with the time it happened."""
+    written: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    """Data files, each with the times at which it was written."""
+    sessions: list[WriteSession] = dataclasses.field(default_factory=list)
+    sessions_in_doubt: bool = False
+    """Some session may be there that nobody was told of, or that somebody ended without an answer."""
+    vacuumed: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    """Vacuums that were said to have gone well: the table, and when each began."""
     missing: set[str] = dataclasses.field(default_factory=set)
     """Those of them that are not there at the end."""
     feed_is_complete: bool = False

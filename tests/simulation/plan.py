@@ -59,8 +59,13 @@ KEPT = {
     "commit.dedupe.duration": "1h",
     "checkpointRetention.duration": "0",
     "state.retention.versions": "1",
+    "deletedFileRetention.duration": "1d",
 }
 """Properties of tables that are cleaned up: as short as the rules allow."""
+
+
+LULLS = ((5_000.0, 90_000.0), (90_000.0, 90_000.0), (90_000.0, 5_000.0))
+"""More than a day lets go of what was written; an hour and more, of versions that are younger than what they remove."""
 
 
 def make_plan(seed: str) -> Plan:
@@ -73,10 +78,16 @@ def make_plan(seed: str) -> Plan:
     return dataclasses.replace(
         plan,
         cleanup=True,
-        lulls=(rng.choice((5_000.0, 90_000.0)), 90_000.0),
+        lulls=rng.choice(LULLS),
         last_cleanups=rng.choice((1, 1, 2)),
         properties={**plan.properties, **KEPT, **hours},
-        mix={**plan.mix, "state": rng.choice((0.5, 2.0)), "cleanup": rng.choice((0.5, 2.0))},
+        mix={
+            **plan.mix,
+            "state": rng.choice((0.5, 2.0)),
+            "cleanup": rng.choice((0.5, 2.0)),
+            "vacuum": 0.5,
+            "in_session": 0.5,
+        },
     )
 
 

@@ -135,11 +135,12 @@ async def _calm(sim: Sim, clients: list[Client]) -> None:
 
 
 async def _clean_up(sim: Sim) -> None:
-    """A day later, both replicas clean up at once; then every version is asked for."""
+    """A day later, both replicas clean up at once, and vacuum; then every version is asked for."""
     for _ in range(sim.plan.last_cleanups):
         await asyncio.sleep(90_000.0)
         for table in sim.tables:
             await asyncio.gather(*(sim.cleanup(replica, table) for replica in sim.replicas))
+            await asyncio.gather(*(sim.vacuum(replica, table) for replica in sim.replicas))
     for table in sim.tables:
         head = await sim.snapshot(sim.replicas[0], table, 0)
         for version in range(head["version"] + 1 if head is not None else 0):

@@ -16,10 +16,10 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import AlterTable, CreateTable, RecordSkip
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.simulation.bodies import schema
-from tests.simulation.journal import Journal, Json, Read, Send
+from tests.simulation.journal import Journal, Json, Read, Send, WriteSession
 from tests.simulation.plan import Plan
 from tests.simulation.replica import ConnectionLost, Replica
-from tests.simulation.storage import Trace, Truth
+from tests.simulation.storage import Trace, Truth, done
 from tests.simulation.world import SimWorld
 
 DEFAULT_STALENESS = 60.0
@@ -66,7 +66,19 @@ class Sim:
         if self.lull_until > self.loop.time():
             await asyncio.sleep(self.lull_until - self.loop.time() + rng.random() * self.plan.think)
 
-    async def commit(self, replica: Replica, table: str, commit_id: str, body: Json) -> Send:
+    def write(self, table: str, body: Json) -> None:
+        """Put the files that a commit adds where its table is now, at once: a writer's own way to storage."""
+        folder = self.truth.location(table)
+        for action in body["actions"] if folder is not None else ():
+            if "add" in action:
+                key = f"{folder}/{action['add']['path']}"
+                done(self.truth.put(key, b""))
+                self.journal.written.setdefault(key, []).append(self.loop.time())
+
+    async def commit(self, replica: Replica, table: str, commit_id: str, body: Json, *, written: bool = False) -> Send:
+        """Commit a body. Its files are written before, unless that is said to be done."""
+        if not written and self.plan.cleanup:
+            self.write(table, body)
         request = msgspec.convert({**body, "commitId": commit_id}, CommitRequest)
         name = TableName.parse(table)
         return await self._send(
@@ -110,6 +122,35 @@ class Sim:
             done = await replica.call(lambda c: c.cleanup.cleanup(name), self.plan.client_timeout)
             told = (done.status, done.versions_deleted, done.states_deleted, done.manifests_deleted, done.floor)
             self.trace.append((self.loop.time(), replica.name, "cleanup", *told))
+
+    async def vacuum(self, replica: Replica, table: str) -> None:
+        """Delete data files that nobody needs; it may fail, but must delete no other."""
+        name, began = TableName.parse(table), self.loop.time()
+        with contextlib.suppress(ProblemError, ConnectionLost):
+            done = await replica.call(lambda c: c.vacuum.vacuum(name, dry_run=False), self.plan.client_timeout)
+            self.journal.vacuumed.append((table, began))
+            self.trace.append((self.loop.time(), replica.name, "vacuum", done.orphaned_files_deleted))
+
+    async def begin_session(self, replica: Replica, table: str, prefix: str, seconds: int) -> WriteSession | None:
+        """A session, if there was an answer: without one a writer must not rely on it."""
+        name, folder = TableName.parse(table), self.truth.location(table)
+        try:
+            view = await replica.call(lambda c: c.sessions.begin(name, prefix, seconds), self.plan.client_timeout)
+        except (ProblemError, ConnectionLost):
+            self.journal.sessions_in_doubt = True
+            return None
+        begun = self.loop.time()
+        session = WriteSession(folder, view.id, prefix, begun, begun + seconds - 10.0)
+        self.journal.sessions.append(session)
+        return session
+
+    async def end_session(self, replica: Replica, table: str, session: WriteSession) -> None:
+        name = TableName.parse(table)
+        session.until = min(session.until, self.loop.time())
+        try:
+            await replica.call(lambda c: c.sessions.end(name, session.id), self.plan.client_timeout)
+        except (ProblemError, ConnectionLost):
+            self.journal.sessions_in_doubt = True
 
     async def snapshot(self, replica: Replica, table: str, staleness: float | None, **at: int) -> Json | None:
         name = TableName.parse(table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -73,6 +74,15 @@ class Truth(MemoryStore):
             self.deleted.setdefault(key, self._objects[key])
             self.deletions.append((key, self._loop.time()))
         await super().delete(key)
+
+    def location(self, table: str) -> str | None:
+        """Where a table is now, by the newest entry of its name; None when it has none."""
+        prefix = f"_catalog/{table.replace('.', '/')}/"
+        entries = done(self.list(prefix, limit=1000))
+        newest = max(entries, key=lambda info: int(info.key.removeprefix(prefix).removesuffix(".json")), default=None)
+        entry = json.loads(self._objects[newest.key][0]) if newest is not None else {}
+        location: str | None = entry.get("location")
+        return location
 
     def raw(self) -> dict[str, tuple[bytes, int]]:
         """The bytes and time of every object there ever was; of one that was deleted and came back, the first."""

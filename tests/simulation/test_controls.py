@@ -14,10 +14,13 @@ from tarnlog_server.core.dedupe import CommitIds
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.ratify import Fact, Ratify, Step
 from tarnlog_server.core.retention_facts import LogFacts
-from tarnlog_server.usecases import committer, waiting_line
+from tarnlog_server.core.vacuum_plan import VacuumPlan, Why
+from tarnlog_server.core.vacuum_references import References
+from tarnlog_server.usecases import committer, vacuum, vacuum_run, waiting_line
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
 from tarnlog_server.usecases.state_read import Broken
+from tarnlog_server.usecases.vacuum_run import VacuumRun
 from tests.simulation.checker import check
 from tests.simulation.run import run
 
@@ -146,6 +149,46 @@ def test_states_of_floors_that_go_like_others(monkeypatch: pytest.MonkeyPatch) -
 def test_a_floor_that_readers_do_not_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveTable, "raise_floor", lambda *_: None)
     assert_caught("is below the floor")
+
+
+def test_a_vacuum_that_does_not_ask_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(References, "leads_to", lambda *_: False)
+    assert_caught("has it")
+
+
+def test_a_vacuum_that_asks_the_newest_version_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time travel would lead to files that are gone."""
+
+    async def wrong(self: VacuumRun) -> int:
+        head = self._live.head
+        self._references.add_files(add for _, add in head.rows())
+        return head.version
+
+    monkeypatch.setattr(VacuumRun, "_read_base", wrong)
+    assert_caught("has it")
+
+
+def test_a_vacuum_that_forgets_what_was_just_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(References, "add_removed", lambda *_: None)
+    assert_caught("s before")
+
+
+def test_a_vacuum_that_deletes_the_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum, "retention", lambda *_, **__: 0)
+    assert_caught("s old")
+
+
+def test_a_vacuum_that_knows_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wrong(_: LiveTable) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(vacuum_run, "read_sessions", wrong)
+    assert_caught("covers it", "nobody wrote it again")
+
+
+def test_a_vacuum_that_leaves_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VacuumPlan, "why_kept", lambda *_: Why.YOUNG)
+    assert_caught("is an orphan")
 
 
 def test_a_horizon_that_forgets_the_young(monkeypatch: pytest.MonkeyPatch) -> None:

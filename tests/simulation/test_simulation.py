@@ -21,7 +21,7 @@ from tests.simulation.run import Run, run
 CHUNK = 50
 SEEDS = 50_000 if LONG else 2_000
 ROOT = Path(__file__).parents[2]
-INDEPENDENT = ("checker", "feeds", "journal", "log_model", "retention", "rules", "times")
+INDEPENDENT = ("checker", "data_files", "feeds", "journal", "log_model", "retention", "rules", "times")
 """Modules that judge: they import nothing of the service or the client."""
 
 
@@ -92,6 +92,9 @@ def test_the_runs_go_where_it_hurts() -> None:
         met["deleted version"] += sum(key.endswith(".json") and "/state-v" not in key for key in gone)
         met["deleted state"] += sum(key.endswith("/_manifest.json") for key in gone)
         met["deleted manifest"] += sum("/manifests/" in key for key in gone)
+        met["deleted data file"] += sum("/p=" in key for key in gone)
+        met["vacuum"] += len(found.journal.vacuumed)
+        met["session"] += len(found.journal.sessions)
         met["expired read"] += sum(read.slug == "version-expired" for read in found.journal.reads)
         met["crash"] += sum(event[-1] == "crash" for event in found.trace)
     wanted = [
@@ -101,6 +104,7 @@ def test_the_runs_go_where_it_hurts() -> None:
         *(f"commit problem {slug}" for slug in ("too-many-waiting", "storage-refused", "table-not-found")),
         *(f"read {what}" for what in ("snapshot", "files", "changes", "history", "status")),
         *("cleanup", "cleanup with a floor", "deleted version", "deleted state", "deleted manifest", "expired read"),
+        *("vacuum", "deleted data file", "session"),
         *("replayed", "feed", "outside write", "hedged", "lost slot", "crash"),
     ]
     missing = [name for name in wanted if met[name] < 3]
