@@ -20,6 +20,7 @@ from tarnlog_server.usecases import cleanup as cleaning
 from tarnlog_server.usecases.open_tables import OpenTable
 from tests.api.conftest import SCHEMA, Api, add, pointers, slug
 from tests.service_process import ServiceProcess
+from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create
 
 Start = Callable[..., ServiceProcess]
 
@@ -265,8 +266,8 @@ async def test_tables_are_cleaned_up_one_by_one(api: Api, monkeypatch: pytest.Mo
 def test_the_metrics_of_states() -> None:
     telemetry = PrometheusTelemetry()
     telemetry.table_opened("replay", 0.5)
-    telemetry.state_written("avro-state", "interval", 0.25, 1000, 3)
-    telemetry.state_written("avro-state", "age", 0.25, 10, 3)
+    telemetry.state_written("avro-state", "interval", 0.25, 1000, 3, 5000)
+    telemetry.state_written("avro-state", "age", 0.25, 10, 3, 50)
     telemetry.state_broken("json")
     telemetry.state_failed("parquet")
     lines = telemetry.exposition().decode().splitlines()
@@ -275,8 +276,53 @@ def test_the_metrics_of_states() -> None:
     assert 'tarnlog_states_written_total{format="avro-state",reason="age"} 1.0' in lines
     assert 'tarnlog_state_write_seconds_sum{format="avro-state"} 0.5' in lines
     assert 'tarnlog_state_bytes_total{format="avro-state"} 1010.0' in lines
+    assert 'tarnlog_state_uncompressed_bytes_total{format="avro-state"} 5050.0' in lines
+    assert 'tarnlog_state_size_bytes_bucket{format="avro-state",le="1024.0"} 2.0' in lines
     assert 'tarnlog_states_broken_total{format="json"} 1.0' in lines
     assert 'tarnlog_states_failed_total{format="parquet"} 1.0' in lines
+
+
+@pytest.mark.parametrize("wanted,told", [("avro", "avro-state"), ("json", "json"), ("parquet", "parquet")])
+async def test_sizes_times_sources_and_cleaned_files_are_told_as_they_happen(wanted: str, told: str) -> None:
+    telemetry = PrometheusTelemetry()
+
+    def value(name: str, **labels: str) -> float:
+        return telemetry.registry.get_sample_value(name, labels) or 0.0
+
+    warehouse = Warehouse()
+    stored = warehouse.store.keys
+    replica = warehouse.replica(telemetry=telemetry)
+    properties = {"state.format": wanted, "state.retention.versions": "1", "state.retention.hours": "0"}
+    await create(replica, properties=properties)
+    await commit(replica, *(add_line(f"a-file-with-a-name-like-others-{n:06d}") for n in range(500)))
+    before = set(stored())
+    await replica.checkpoints.checkpoint(ORDERS)
+    sent = sum(len(warehouse.store.raw(key)) for key in stored() if key not in before)
+    size = value("tarnlog_state_bytes_total", format=told)
+    # The hint is no part of a state.
+    assert 0 <= sent - size < 500
+    assert value("tarnlog_state_size_bytes_sum", format=told) == size
+    assert value("tarnlog_state_uncompressed_bytes_total", format=told) > 2 * size
+    assert value("tarnlog_states_written_total", format=told, reason="forced") == 1
+    assert value("tarnlog_state_write_seconds_count", format=told) == 1
+    reopened = warehouse.replica(telemetry=telemetry)
+    await reopened.tables.describe(ORDERS)
+    assert value("tarnlog_table_open_seconds_count", source=told) == 1
+    for number in range(3):
+        warehouse.world.advance(31 * 86_400)
+        await commit(reopened, add_line(f"later-{number}"))
+        await reopened.checkpoints.checkpoint(ORDERS)
+    kind = "states" if wanted == "avro" else "checkpoints"
+    gone = {"versions": 0, kind: 0}
+    for _ in range(2):  # versions go a day after the floor has moved
+        view = await reopened.cleanup.cleanup(ORDERS)
+        gone["versions"] += view.versions_deleted
+        gone[kind] += view.states_deleted + view.checkpoints_deleted
+        warehouse.world.advance(2 * 86_400)
+    assert gone["versions"] == 4
+    assert gone[kind] > 0
+    assert {name: value("tarnlog_log_objects_deleted_total", kind=name) for name in gone} == gone
+    await warehouse.close()
 
 
 def fill(url: str, versions: int) -> None:

@@ -41,8 +41,11 @@ class Telemetry:
     def state_broken(self, kind: str) -> None:
         """A state of this format could not be believed and was passed over."""
 
-    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
-        """A state of `files` files was written, validated and pointed to; `size` is what was sent to the store."""
+    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int, raw_size: int) -> None:
+        """A state of `files` files was written, validated and pointed to.
+
+        `size` bytes were sent to the store for it; without compression they would be `raw_size`.
+        """
 
     def cleaned(self, kind: str, count: int) -> None:
         """Objects of a log were deleted: so many `versions`, `checkpoints`, `states` or `manifests`."""

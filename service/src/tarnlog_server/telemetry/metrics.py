@@ -18,6 +18,8 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """For work whose size is the table's, not the commit's."""
 COMMITS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
+SIZES = tuple(1024 * 4**step for step in range(12))
+"""From a kibibyte to four gibibytes."""
 SHOWN_QUEUES = 50
 """Tables whose queue is shown by name: the longest. A label for every table would grow without bound."""
 
@@ -68,6 +70,15 @@ class PrometheusTelemetry(Telemetry):
             registry=registry,
         )
         self._state_bytes = Counter("tarnlog_state_bytes", "Bytes sent for states", ["format"], registry=registry)
+        self._state_raw_bytes = Counter(
+            "tarnlog_state_uncompressed_bytes",
+            "What the bytes sent for states would be without compression",
+            ["format"],
+            registry=registry,
+        )
+        self._state_sizes = Histogram(
+            "tarnlog_state_size_bytes", "Bytes sent for one state", ["format"], buckets=SIZES, registry=registry
+        )
         self._broken = Counter(
             "tarnlog_states_broken", "States that were not believed and passed over", ["format"], registry=registry
         )
@@ -160,10 +171,12 @@ class PrometheusTelemetry(Telemetry):
     def foreign_writer(self) -> None:
         self._foreign.inc()
 
-    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int) -> None:
+    def state_written(self, kind: str, reason: str, seconds: float, size: int, files: int, raw_size: int) -> None:
         self._states.labels(kind, reason).inc()
         self._state_seconds.labels(kind).observe(seconds)
         self._state_bytes.labels(kind).inc(size)
+        self._state_raw_bytes.labels(kind).inc(raw_size)
+        self._state_sizes.labels(kind).observe(size)
 
     def cleaned(self, kind: str, count: int) -> None:
         self._cleaned.labels(kind).inc(count)

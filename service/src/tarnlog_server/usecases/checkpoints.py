@@ -192,7 +192,19 @@ class Checkpoints:
                 self._busy.discard(place)
                 self._free.notify_all()
         seconds = self._tables.world.monotonic() - started
-        telemetry.state_written(written.format, reason.value, seconds, written.size, written.num_files)
+        telemetry.state_written(
+            written.format, reason.value, seconds, written.size, written.num_files, written.raw_size
+        )
+        _log.info(
+            "table %s: wrote a state of version %s (%s, %s): %s files, %s bytes, %.3f s",
+            table.live.name,
+            written.version,
+            written.format,
+            reason.value,
+            written.num_files,
+            written.size,
+            seconds,
+        )
         return written
 
     async def raise_protocol(self, table: OpenTable, format: str | None = None) -> None:  # noqa: A002

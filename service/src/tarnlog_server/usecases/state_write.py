@@ -23,6 +23,7 @@ from tarnlog_server.codec.last_checkpoint import LastCheckpoint, encode_last_che
 from tarnlog_server.codec.paths import state_dir
 from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.codec.uncompressed import uncompressed_size
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import Renormalised
@@ -55,6 +56,8 @@ class Written:
     parts: int
     size: int
     """Bytes that were sent to the store for it."""
+    raw_size: int
+    """What those would be without compression."""
 
 
 class StateWriter:
@@ -73,7 +76,7 @@ class StateWriter:
         self._world = world
         self._store = live.log.store
         self._paths = live.log.paths
-        self._sent = 0
+        self._sent = self._raw = 0
 
     async def write(self, *, format: str | None = None, compact: bool = False) -> Written:  # noqa: A002
         """Write a state of the head as it is now. Raises StoreError, CorruptObject, ProblemError.
@@ -87,7 +90,7 @@ class StateWriter:
             settings = msgspec.structs.replace(settings, format=format)
         facts, ids = await self._facts(snapshot, self._live.tracker)
         renamed = usable(snapshot, self._renormalised) if self._renormalised is not None else {}
-        self._sent = 0
+        self._sent = self._raw = 0
         size = count_actions(facts, snapshot.num_files)
         how = layout(size, settings)
         if how.format == "avro-state":
@@ -104,7 +107,7 @@ class StateWriter:
             await self._live.states.read(base.ref)
         await self._point(snapshot, size, how, parts)
         self._live.base = base
-        return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent)
+        return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent, self._raw)
 
     async def write_at(self, tracker: SnapshotTracker, base: Base | None) -> StateManifest:
         """An Avro state of a version of the past, which nothing points to. Costs what changed since its base."""
@@ -112,7 +115,7 @@ class StateWriter:
         metadata = self._live.head.metadata
         settings = state_settings(metadata.configuration if metadata is not None else {})
         facts, ids = await self._facts(snapshot, tracker)
-        self._sent = 0
+        self._sent = self._raw = 0
         return await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
             snapshot, facts, ids, settings, compact=False, past=(tracker, base)
         )
@@ -221,6 +224,7 @@ class StateWriter:
                         await self._store.put(key, data)
                         result = PutResult.CREATED
                 self._sent += len(data)
+                self._raw += uncompressed_size(data)
                 return result
             except OutcomeUnknown:
                 if attempt == PUT_ATTEMPTS:
