@@ -13,7 +13,7 @@ from tarnlog.protocol.problems import CODES, TYPE_PREFIX, Kind, ProblemError, fr
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for part in ("client/src", "service/src") for path in (ROOT / part).rglob("*.py"))
 STATUSES: dict[Kind, set[int]] = {
-    Kind.INVALID: {400, 405, 406, 413, 415, 422},
+    Kind.INVALID: {400, 405, 406, 413, 415, 422, 431},
     Kind.NOT_FOUND: {404},
     Kind.GONE: {410},
     Kind.DENIED: {401, 403},
