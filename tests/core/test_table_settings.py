@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarnlog_server.core import table_settings
 from tarnlog_server.core.setting_values import DAY, HOUR
 from tarnlog_server.core.table_settings import (
     ALIASES,
@@ -15,6 +18,7 @@ from tarnlog_server.core.table_settings import (
     SUPERSEDED,
     PropertyError,
     check_properties,
+    own_value,
     setting,
 )
 
@@ -208,3 +212,21 @@ def test_what_is_accepted_is_what_is_read(name: str, text: str) -> None:
     except PropertyError:
         return
     assert setting({name: text}, name) == known.values.parse(text)
+
+
+def test_every_setting_is_asked_for_somewhere() -> None:
+    source = Path(table_settings.__file__).resolve().parents[1]
+    text = "\n".join(
+        path.read_text() for path in source.rglob("*.py") if path != Path(table_settings.__file__).resolve()
+    )
+    assert [name for name in SETTINGS if f'"{name}"' not in text] == [], "a setting that nobody reads does nothing"
+
+
+def test_own_value_is_what_the_properties_say_and_nothing_else() -> None:
+    name = "checkpoint.parallelism"
+    assert own_value({}, name) is None
+    assert own_value({name: "7"}, name) == 7
+    assert own_value({f"spark.indextables.{name}": "8"}, name) == 8
+    assert own_value({name: "many", f"spark.indextables.{name}": "9"}, name) == 9
+    assert own_value({name: "many"}, name) is None
+    assert own_value({"purge.txLogRetentionHours": "2"}, "logRetention.duration") == 2 * 3_600_000
