@@ -108,7 +108,7 @@ class Journal:
     """Data files, each with the times at which it was written."""
     sessions: list[WriteSession] = dataclasses.field(default_factory=list)
     sessions_in_doubt: bool = False
-    """Some session may be there that nobody was told of, or that somebody ended without an answer."""
+    """Some session may be there that nobody was told of, or that somebody ended."""
     vacuumed: list[tuple[str, float]] = dataclasses.field(default_factory=list)
     """Vacuums that were said to have gone well: the table, and when each began."""
     missing: set[str] = dataclasses.field(default_factory=set)

@@ -74,6 +74,8 @@ def run(seed: int | str, *, adjust: Callable[[Plan], Plan] | None = None, broken
         logger.propagate = propagate
         hedged_put.MIN_SAMPLES = samples
     sim.journal.faults_of_ours += errors.found + loop.unexpected
+    # A write that lands late may bring back a session that was ended: that protects too much, and never too little.
+    sim.journal.sessions_in_doubt |= any("/_sessions/" in key for key in sim.truth.raw().keys() - sim.truth.missing())
     sim.journal.deleted, sim.journal.missing = sim.truth.deletions, sim.truth.missing()
     hedged = sum(replica.telemetry.hedged for replica in sim.replicas)
     lost = sum(replica.telemetry.lost for replica in sim.replicas)

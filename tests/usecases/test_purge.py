@@ -8,6 +8,7 @@ from tarnlog.protocol.commits import Rejected
 from tarnlog.protocol.ids import TableName
 from tarnlog_server.ports.object_store import StoreUnavailable
 from tarnlog_server.usecases.purge import purge
+from tests.usecases.cleaning import HookedStore, replica_on
 from tests.usecases.replicas import (
     ORDERS,
     Warehouse,
@@ -167,3 +168,15 @@ async def test_other_tables_are_not_touched(warehouse: Warehouse) -> None:
     warehouse.world.advance(DAY)
     await replica.tables.drop(ORDERS, purge_files=True)
     assert await files(warehouse.replica(), other) == ["x"]
+
+
+async def test_a_store_that_fails_while_the_rest_is_looked_for_is_told_as_such(warehouse: Warehouse) -> None:
+    class Failing(HookedStore):
+        async def before(self, op: str, key: str) -> None:
+            if op == "get" and key.startswith("_catalog/") and key.endswith(f"{0:020d}.json"):
+                raise StoreUnavailable(f"injected: {key}", key=key)
+
+    await create(warehouse.replica())
+    await warehouse.replica().tables.drop(ORDERS, purge_files=True)
+    with refused("storage-unavailable"):
+        await replica_on(warehouse, Failing(warehouse.store)).tables.drop(ORDERS, purge_files=True)

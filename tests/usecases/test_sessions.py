@@ -146,3 +146,19 @@ async def test_a_read_only_table_has_none(warehouse: Warehouse) -> None:
     await register(replica, "sales.copy", "memory://w/copy")
     with refused("table-read-only"):
         await replica.sessions.begin(TableName("sales", "copy"), "", 10)
+
+
+async def test_a_session_never_goes_to_a_table_that_was_dropped_meanwhile(warehouse: Warehouse) -> None:
+    """Another replica may know the old table for a while: a promise to a writer must not be made there."""
+    one, other = warehouse.replica(), warehouse.replica()
+    old = warehouse.log(await create(one))
+    begun = await other.sessions.begin(ORDERS, "", 60)
+    await one.tables.drop(ORDERS)
+    with refused("table-not-found"):
+        await other.sessions.begin(ORDERS, "", 60)
+    new = warehouse.log(await create(one))
+    with refused("session-not-found"):
+        await other.sessions.extend(ORDERS, begun.id, 600)
+    fresh = await other.sessions.begin(ORDERS, "", 60)
+    assert warehouse.store.keys(f"{new}_sessions/") == [f"{new}_sessions/{fresh.id}.json"]
+    assert warehouse.store.keys(f"{old}_sessions/") == [f"{old}_sessions/{begun.id}.json"]

@@ -81,7 +81,10 @@ class Catalog:
 
     async def entry(self, name: TableName, number: int) -> Named:
         """An older entry of a name by its number, which must be there. Raises ProblemError."""
-        return Named(name, number, await self._read(catalog_entry(name, number)))
+        try:
+            return Named(name, number, await self._read(catalog_entry(name, number)))
+        except StoreError as error:
+            raise storage_problem(error) from error
 
     def forget(self, name: TableName) -> None:
         """Look the name up again next time."""

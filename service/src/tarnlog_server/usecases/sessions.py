@@ -114,7 +114,8 @@ class Sessions:
         return SessionsView(tuple(_view(session) for session in found if session.expires_at > now))
 
     async def _live(self, name: TableName) -> LiveTable:
-        table = await self._tables.get(name)
+        # Looked up anew: a session beside the log of a table that was dropped meanwhile would protect nothing.
+        table = await self._tables.get(name, 0)
         check_writable(table)
         return table.live
 
