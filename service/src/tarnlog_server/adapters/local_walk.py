@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tarnlog_server.adapters.store_keys import RESERVED, is_key_part
 from tarnlog_server.ports.object_store import ObjectInfo
@@ -48,7 +48,7 @@ def _walk(root: str, folder: str, prefix: str, start_after: str) -> Iterator[tup
             wanted = sorted(
                 (
                     (key, entry)
-                    for entry in entries
+                    for entry in _near(entries, folder, prefix, start_after)
                     if (key := _key_of(folder, entry, start_after)) is not None and _may_match(key, prefix, start_after)
                 ),
                 key=lambda pair: pair[0],
@@ -62,6 +62,18 @@ def _walk(root: str, folder: str, prefix: str, start_after: str) -> Iterator[tup
             yield entry, key
 
 
+def _near(
+    entries: Iterable[os.DirEntry[str]], folder: str, prefix: str, start_after: str
+) -> Iterator[os.DirEntry[str]]:
+    """Leaves out, by name alone, most of what cannot match: a log may have any number of other entries."""
+    starts = prefix[len(folder) :].split("/", 1)[0]
+    after = start_after[len(folder) :] if start_after.startswith(folder) else ""
+    for entry in entries:
+        name = entry.name
+        if (name.startswith(starts) and (name >= after or after.startswith(name))) or name.startswith(TEMPORARY):
+            yield entry
+
+
 def _key_of(folder: str, entry: os.DirEntry[str], start_after: str) -> str | None:
     """The key of a file, the key prefix of a directory (with its slash), or None for what is not an object."""
     if entry.name.startswith(TEMPORARY):
@@ -69,7 +81,7 @@ def _key_of(folder: str, entry: os.DirEntry[str], start_after: str) -> str | Non
         return None
     path = folder + entry.name
     if path < start_after and not start_after.startswith(path):
-        return None  # it and all below it come before: most entries of a long log leave here, cheaply
+        return None  # it and all below it come before
     if not is_key_part(entry.name) or (not folder and entry.name == "lost+found"):
         return None  # such names cannot be asked for; lost+found belongs to the file system and is not readable
     if entry.is_dir(follow_symlinks=False):

@@ -21,6 +21,8 @@ from tarnlog_server.usecases.lanes import some_at_a_time
 from tarnlog_server.usecases.table_log import TableLog
 
 TIMEOUT = "checkpoint.read.timeoutSeconds"
+AT_ONCE_BYTES = 16 * 1024
+"""Up to which decoding takes no longer than the way to a thread and back; a compressed one may be larger inside."""
 Decode = Callable[[int, bytes], CheckpointPart]
 """A part from its place among the parts and its bytes."""
 
@@ -47,7 +49,10 @@ class CheckpointReader:
         """A JSON checkpoint, in one object or in parts. Raises CorruptObject, StoreError."""
         key = self._paths.checkpoint_json(version)
         data = await arrived(self._store, key, {})
-        found = await self._world.run_blocking(lambda: decode_checkpoint(key, version, data))
+        if len(data) <= AT_ONCE_BYTES:
+            found = decode_checkpoint(key, version, data)
+        else:
+            found = await self._world.run_blocking(lambda: decode_checkpoint(key, version, data))
         if not isinstance(found, PartsManifest):
             return found
         keys = [f"{self._paths.root}{name.rsplit('/', 1)[-1]}" for name in found.parts]
