@@ -35,6 +35,7 @@ def body_as(decoder: msgspec.json.Decoder[T], body: bytes, slug: str = "request-
         message, pointer = f"the body is not UTF-8 ({error.reason} at byte {error.start})", ""
     except msgspec.ValidationError as error:
         message, pointer = pointed(str(error))
+        message += _choices(message, pointer, decoder.type)
     except ValueError as error:  # msgspec.DecodeError among them
         message, pointer = str(error), ""
     raise refused(slug, pointer, message)
@@ -93,7 +94,24 @@ def query_as(query: bytes, kind: type[T]) -> T:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         message, pointer = pointed(str(error))
+        message += _choices(message, pointer, kind)
         raise refused("request-invalid", pointer, message) from error
+
+
+def _choices(message: str, pointer: str, kind: type[Struct]) -> str:
+    """What a field of the outermost object may be, where msgspec only says that it is none of these."""
+    if not message.startswith("Invalid enum value"):
+        return ""
+    info = msgspec.inspect.type_info(kind)
+    fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
+    values = next((_literals(field.type) for field in fields if f"/{field.encode_name}" == pointer), [])
+    return f": write one of {', '.join(values)}" if values else ""
+
+
+def _literals(kind: msgspec.inspect.Type) -> list[str]:
+    options = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    bare = [_bare(option) for option in options]
+    return [str(value) for option in bare if isinstance(option, msgspec.inspect.LiteralType) for value in option.values]
 
 
 @cache

@@ -75,7 +75,7 @@ def retention(configured_ms: int, requested_ms: int | None = None, *, override: 
     if requested_ms is None:
         return MIN_RETENTION_MS
     raise RetentionTooShort(
-        f"{requested_ms} ms is less than {MIN_RETENTION_MS} ms: writers and readers may still use files that young. "
+        f"{requested_ms / HOUR:g} hours are too short: writers and readers may still use files that young. "
         "Ask for at least 24 hours, or let an admin override the minimum"
     )
 
