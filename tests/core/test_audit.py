@@ -118,3 +118,31 @@ def test_a_file_that_was_added_at_another_version_is_told() -> None:
     early = replayed((add("a"),), (add("b"),))
     late = replayed((add("b"),), (add("a"),))
     assert differences(early, late)
+
+
+@pytest.mark.parametrize(
+    "first,second,same",
+    [
+        ("old", "old", True),
+        ("old", "new", True),
+        ("docMappingSchema.old", "new", True),
+        ("old", "other", False),
+        ("old", "unknown", False),
+        ("old", None, False),
+        ("unknown", "unknown", True),
+    ],
+)
+def test_a_mapping_may_go_by_another_name_only_if_it_means_the_same(
+    first: str | None, second: str | None, same: bool
+) -> None:
+    texts = {"old": '{"b":1,"a":2}', "new": '{"a":2, "b":1}', "other": '{"a":3}'}
+    metadata = msgspec.structs.replace(
+        METADATA, configuration={f"docMappingSchema.{ref}": text for ref, text in texts.items()}
+    )
+
+    def table(ref: str | None) -> Snapshot:
+        return replayed(
+            (Protocol(min_reader_version=4, min_writer_version=4), metadata), (add("a", doc_mapping_ref=ref),)
+        )
+
+    assert (differences(table(first), table(second)) == []) == same
