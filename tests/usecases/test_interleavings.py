@@ -59,7 +59,11 @@ class Whole(Modelled):
         self.written[path] = self.world.now_ms()
 
     async def create(self, replica: Coordinator, **properties: str) -> None:
-        own = {"deletedFileRetention.duration": str(RETENTION_MS), "commit.dedupe.duration": str(DEDUPE_MS)}
+        own = {
+            "deletedFileRetention.duration": str(RETENTION_MS),
+            "commit.dedupe.duration": str(DEDUPE_MS),
+            "logRetention.duration": "1d",  # shorter: versions go while the files that they removed stay
+        }
         await super().create(replica, **own, **properties)
         self.times = [(await replica.snapshots.snapshot(ORDERS, 0, None, 0)).timestamp]
 
@@ -239,6 +243,14 @@ class Story:
             self.commit(3),
         )
 
+    async def days(self, which: int) -> None:
+        """Old files are removed, and the floor passes that while they are still to be kept."""
+        await self.wait(49)
+        await self.commit(4)
+        await self.wait(25)
+        await self.cleanup(which)
+        await self.vacuum(1 - which)
+
     async def reopen(self, which: int) -> None:
         self.replicas[which] = self.warehouse.replica()
 
@@ -250,7 +262,7 @@ MOVES = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 3, 25, 49, 60])),
     st.tuples(st.just("wait"), st.sampled_from([25, 49])),
     st.tuples(st.sampled_from(["compact", "cleanup", "vacuum", "reopen", "skip", "both"]), st.integers(0, 1)),
-    st.tuples(st.sampled_from(["cleanup", "vacuum"]), st.integers(0, 1)),
+    st.tuples(st.sampled_from(["cleanup", "vacuum", "days"]), st.integers(0, 1)),
     st.tuples(st.just("orphan"), st.integers(1, 2)),
     st.tuples(st.just("begin"), st.integers(0, 2)),
     st.tuples(st.just("stopped"), st.integers(0, 80)),
