@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -335,8 +336,32 @@ async def test_a_failing_disk_is_unavailable_to_readers(store: LocalStore, monke
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(StoreUnavailable):
         await store.get("x")
+
+
+@pytest.mark.parametrize("answer", ["not in memory", "a part", "not supported"])
+async def test_what_is_not_in_memory_is_read_in_a_thread(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    await store.put("x", b"0123456789")
+    readers: list[str] = []
+
+    def at_once(fd: int, buffers: Any, start: int, flags: int) -> int:
+        if answer == "a part":
+            return 3
+        raise OSError(errno.EAGAIN if answer == "not in memory" else errno.EOPNOTSUPP, answer)
+
+    def pread(fd: int, length: int, start: int) -> bytes:
+        readers.append(threading.current_thread().name)
+        return read(fd, length, start)
+
+    read = os.pread
+    monkeypatch.setattr(os, "preadv", at_once)
+    monkeypatch.setattr(os, "pread", pread)
+    assert await store.get("x", 2, 5) == b"23456"
+    assert [name.startswith("local-store") for name in readers] == [True]
 
 
 def test_a_root_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
