@@ -17,11 +17,13 @@ import pytest
 from tarnlog_server.adapters.memory_store import MemoryStore
 from tarnlog_server.adapters.open_store import open_store
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore, OutcomeUnknown, PutResult, StoreRefused
+from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tests.servers import SHARED_BUCKET, S3Server
 
 STORES = [
     "memory",
     "local",
+    "laned",
     pytest.param("s3-boto3", marks=pytest.mark.s3),
     pytest.param("s3-obstore", marks=pytest.mark.s3),
 ]
@@ -53,10 +55,13 @@ BAD_KEYS = [
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ObjectStore]:
     kind: str = request.param
+    opened: ObjectStore
     if kind == "memory":
         opened = open_store("memory://contract")
     elif kind == "local":
         opened = open_store(str(tmp_path / "root"))
+    elif kind == "laned":
+        opened = LanedStore(open_store("memory://contract"), Lanes())
     else:
         server: S3Server = request.getfixturevalue("s3_server")
         opened = open_store(

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.predicates import Compare, CompareOp, In, Not, Predicate
 from tarnlog.protocol.schema import Field, Primitive, StructType
-from tarnlog_server.core.column_order import utf16_length
+from tarnlog_server.core.column_order import is_open_ended, utf16_length
 from tarnlog_server.core.match import may_match
 from tarnlog_server.core.stats_truncation import (
     cut_max,
     cut_min,
-    is_open_ended,
     recorded_length,
     text_columns,
     truncate,

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.ports.object_store import ObjectStore
-from tarnlog_server.usecases.cleanup import CleanupView
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.conftest import LONG
 from tests.usecases.cleaning import (
@@ -162,85 +158,6 @@ async def test_two_replicas_clean_up_while_others_write(warehouse: Warehouse, se
         for replica in (one, two, three, warehouse.replica()):
             assert await table.faults(replica) == [], f"seed {seed}"
         warehouse.world.advance(rng.choice((HOUR, DAY)))
-
-
-class Story:
-    """One history for hypothesis: moves of two replicas, told to the model as well."""
-
-    def __init__(self, seed: int, format_: str) -> None:
-        self.rng = random.Random(seed)
-        self.warehouse = Warehouse()
-        self.replicas = [self.warehouse.replica() for _ in range(2)]
-        self.table = Modelled(self.warehouse, self.rng)
-        self.format = format_
-        self.cleaned: list[CleanupView] = []
-
-    async def play(self, moves: list[tuple[str, int]]) -> None:
-        await self.table.create(self.replicas[0], **{"state.format": self.format})
-        for number, (kind, amount) in enumerate(moves):
-            await getattr(self, kind)(amount)
-            if kind in ("cleanup", "crash"):
-                self.warehouse.world.advance(FLOOR_CACHED_SECONDS)
-                for replica in (*self.replicas, self.warehouse.replica()):
-                    assert await self.table.faults(replica) == [], f"after move {number}, {kind} {amount}"
-        for replica in (*self.replicas, self.warehouse.replica()):
-            assert await self.table.faults(replica) == []
-        await self.warehouse.close()
-
-    async def commit(self, amount: int) -> None:
-        for _ in range(amount):
-            await self.table.commit(self.rng.choice(self.replicas))
-            self.warehouse.world.advance(1)
-
-    async def state(self, which: int) -> None:
-        await self.rng.choice(self.replicas).checkpoints.checkpoint(ORDERS, FORMATS[which])
-
-    async def compact(self, which: int) -> None:
-        await self.replicas[which].checkpoints.compact(ORDERS)
-
-    async def wait(self, hours: int) -> None:
-        self.warehouse.world.advance(hours * HOUR)
-
-    async def cleanup(self, which: int) -> None:
-        self.cleaned.append(await self.replicas[which].cleanup.cleanup(ORDERS))
-
-    async def crash(self, calls: int) -> None:
-        dying = replica_on(self.warehouse, StoppingStore(self.warehouse.store, calls))
-        with contextlib.suppress(Stopped):
-            await dying.cleanup.cleanup(ORDERS)
-
-    async def reopen(self, which: int) -> None:
-        self.replicas[which] = self.warehouse.replica()
-
-
-MOVES = st.one_of(
-    st.tuples(st.just("commit"), st.integers(1, 4)),
-    st.tuples(st.just("commit"), st.integers(1, 4)),
-    st.tuples(st.just("state"), st.integers(0, 2)),
-    st.tuples(st.just("compact"), st.integers(0, 1)),
-    st.tuples(st.just("wait"), st.sampled_from([1, 3, 25, 25, 49, 60])),
-    st.tuples(st.just("wait"), st.sampled_from([25, 49])),
-    st.tuples(st.just("cleanup"), st.integers(0, 1)),
-    st.tuples(st.just("crash"), st.integers(0, 80)),
-    st.tuples(st.just("reopen"), st.integers(0, 1)),
-)
-
-
-@settings(max_examples=400 if LONG else 60)
-@given(st.integers(0, 2**32), st.sampled_from(FORMATS), st.lists(MOVES, min_size=5, max_size=25))
-def test_any_history_keeps_every_retained_version(seed: int, format_: str, moves: list[tuple[str, int]]) -> None:
-    asyncio.run(Story(seed, format_).play(moves))
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_such_histories_do_delete(format_: str) -> None:
-    """The property above would hold of a cleanup that does nothing."""
-    story = Story(1, format_)
-    day = [("commit", 2), ("state", 0), ("wait", 25), ("cleanup", 0), ("reopen", 1)]
-    asyncio.run(story.play(day * 7))
-    assert sum(done.versions_deleted for done in story.cleaned) > 4
-    assert sum(done.states_deleted for done in story.cleaned) > 2
-    assert sum(done.manifests_deleted for done in story.cleaned) > 2
 
 
 @pytest.mark.parametrize("policy", ["continue", "fail"])

@@ -206,7 +206,7 @@ class Story:
 
     async def cleanup(self, which: int) -> None:
         done = await self.replicas[which].cleanup.cleanup(ORDERS)
-        self.gone["versions"] += done.versions_deleted
+        self.gone.update(versions=done.versions_deleted, states=done.states_deleted, manifests=done.manifests_deleted)
 
     async def vacuum(self, which: int) -> None:
         """Exactly what the rules give up goes, and a dry run before it says so."""
@@ -269,7 +269,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(max_examples=400 if LONG else 50)
+@settings(max_examples=400 if LONG else 60)
 @given(st.integers(0, 2**32), st.sampled_from(FORMATS), st.lists(MOVES, min_size=5, max_size=25))
 def test_any_interleaving_keeps_what_retention_promises(seed: int, format_: str, moves: list[tuple[str, int]]) -> None:
     asyncio.run(Story(seed, format_).play(moves))
@@ -282,4 +282,6 @@ def test_such_stories_do_delete(format_: str) -> None:
     day = [("commit", 3), ("orphan", 1), ("state", 0), ("wait", 25), ("cleanup", 0), ("vacuum", 1), ("reopen", 1)]
     asyncio.run(story.play(day * 7))
     assert story.gone["versions"] > 4
+    assert story.gone["states"] > 2
+    assert story.gone["manifests"] > 2
     assert story.gone["files"] > 7

@@ -45,11 +45,6 @@ def uuid7(now_ms: int, rng: random.Random) -> UUID:
     return UUID(int=value)
 
 
-def uuid7_time_ms(value: UUID) -> int:
-    """The epoch milliseconds inside a UUID version 7."""
-    return value.int >> 80
-
-
 def parse_commit_id(text: str) -> str:
     """A commit id in its canonical spelling, which is a UUID version 7 in lower case. ValueError says so."""
     if not _UUID7.match(text):

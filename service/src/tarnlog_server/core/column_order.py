@@ -76,7 +76,7 @@ class StringOrder(ColumnOrder):
 
     def bounds(self, low: str, high: str, truncation: int) -> Span | None:
         """A cut minimum is still a minimum; a maximum that may have been cut is none."""
-        least, greatest = low, high if utf16_length(high) < min(truncation, DEFAULT_TRUNCATION) else None
+        least, greatest = low, None if is_open_ended(high, truncation) else high
         # By UTF-16 unit, U+10000 and up sorts before U+E000..U+FFFF; what both orders agree on is kept.
         if not low.isascii() and (cut := _SUPPLEMENTARY.search(low)):
             least = low[: cut.start()]
@@ -264,6 +264,11 @@ def _around(value: float) -> Span:
 def utf16_length(text: str) -> int:
     """Length as Java counts it: what truncation in the field goes by."""
     return len(text) if text.isascii() else len(text) + sum(char > "\uffff" for char in text)
+
+
+def is_open_ended(maximum: str, recorded: int = DEFAULT_TRUNCATION) -> bool:
+    """Whether a text maximum may have been cut, by the length its table recorded or by the usual one."""
+    return utf16_length(maximum) >= min(recorded, DEFAULT_TRUNCATION)
 
 
 def _day(text: str) -> int | None:

@@ -87,13 +87,11 @@ def plan(facts: LogFacts, settings: RetentionSettings) -> CleanupPlan:
     )
 
 
-def why_version_stays(facts: LogFacts, settings: RetentionSettings, version: int, age_ms: int) -> str | None:
-    """The first gate that a version file does not pass; None when it may go."""
-    return version_gates(facts, settings)(version, age_ms)
-
-
 def version_gates(facts: LogFacts, settings: RetentionSettings) -> Callable[[int, int], str | None]:
-    """The same for any (version, age): what does not depend on the version is decided once, not a million times."""
+    """For a (version, age): the first gate that the version file does not pass; None when it may go.
+
+    What does not depend on the version is decided once, not a million times.
+    """
     floor, head, keep_ms = facts.floor, facts.head, settings.keep_versions_ms
     if not settings.enabled:
         return lambda version, age_ms: "cleanup.enabled is false"

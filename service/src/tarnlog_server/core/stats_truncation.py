@@ -18,7 +18,7 @@ import msgspec
 
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.schema import Primitive, Schema
-from tarnlog_server.core.column_order import DEFAULT_TRUNCATION, utf16_length
+from tarnlog_server.core.column_order import utf16_length
 
 _TEXT_TYPES = ("string", "varchar", "char")
 _Cut: TypeAlias = Callable[[str, int], str]
@@ -51,11 +51,6 @@ def cut_min(text: str, max_length: int) -> str:
 def cut_max(text: str, max_length: int) -> str:
     """A maximum of at least `max_length` units if anything was cut: that length says that it has no upper end."""
     return text if utf16_length(text) <= max_length else text[: _characters(text, max_length)[1]]
-
-
-def is_open_ended(maximum: str, recorded: int = DEFAULT_TRUNCATION) -> bool:
-    """Whether a text maximum may have been cut, by the length its table recorded or by the usual one."""
-    return utf16_length(maximum) >= min(recorded, DEFAULT_TRUNCATION)
 
 
 def recorded_length(previous: int | None, max_length: int) -> int:
