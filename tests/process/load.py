@@ -114,9 +114,11 @@ class Load:
             chance = self._rng.random()
             path = f"w{writer}-{count}.parquet"
             if chance < 0.1 and self._live:
-                # Others choose the same file: one takes it, the rest conflict.
+                # Two want the same file from the same version: one takes it, the other conflicts.
                 victim = self._live[self._rng.randrange(max(0, len(self._live) - 8), len(self._live))]
-                await self._commit([gone(victim), file(path)], self._newest)
+                read = self._newest
+                rivals = ([gone(victim), file(path)], [gone(victim), file(f"rival-{path}")])
+                await asyncio.gather(*(self._commit(actions, read) for actions in rivals))
             elif chance < 0.13:
                 await self._commit([file(f"../{path}")])
             else:
