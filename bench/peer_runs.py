@@ -81,9 +81,9 @@ class Postgres:
         self.socket = str(info.socket_dir)
         self.version = self.sql("SHOW server_version").split()[0]
 
-    def sql(self, statement: str) -> str:
-        command = [str(self._server.bin_path / "psql"), "-qAtX", "-h", self.socket, "-U", "postgres", "-c", statement]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        command = [str(self._server.bin_path / "psql"), "-qAtX", "-h", self.socket, "-U", "postgres", "-d", database]
+        return subprocess.run([*command, "-c", statement], capture_output=True, text=True, check=True).stdout
 
     def fresh_database(self, name: str) -> None:
         self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

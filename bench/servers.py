@@ -40,8 +40,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], env: dict[str, str], port: int, ready: str, log: Path) -> Iterator[None]:
-    """The process of `command` from the time it answers `ready` until the end of the block."""
+def running(command: list[str], env: dict[str, str], port: int, ready: str, log: Path) -> Iterator[int]:
+    """The process of `command` from the time it answers `ready` until the end of the block; yields its pid."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TARNLOG_")}
     with log.open("wb") as out:
         process = subprocess.Popen(command, env={**clean, **env}, cwd=ROOT, stdout=out, stderr=out)
@@ -52,7 +52,7 @@ def running(command: list[str], env: dict[str, str], port: int, ready: str, log:
                 last = log.read_text(errors="replace").strip()[-800:]
                 raise ServerError(f"{Path(command[0]).name} did not become ready; it said:\n{last or '(nothing)'}")
             time.sleep(0.05)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         try:
@@ -103,8 +103,9 @@ def noop(folder: Path) -> Iterator[int]:
 class Service:
     """A running tarnlog service."""
 
-    def __init__(self, port: int, warehouse: Path) -> None:
+    def __init__(self, port: int, warehouse: Path, pid: int) -> None:
         self.port = port
+        self.pid = pid
         self.warehouse = warehouse
         self.logs: dict[str, Path] = {}
         """The folder with the version files of every table made here."""
@@ -145,16 +146,16 @@ def puts_in(metrics: str) -> float:
 
 
 @contextmanager
-def tarnlog(folder: Path, name: str, delay_ms: int = 0) -> Iterator[Service]:
-    """A service on a fresh warehouse on local disk, every storage call `delay_ms` slower."""
+def tarnlog(folder: Path, name: str, delay_ms: int = 0, env: dict[str, str] | None = None) -> Iterator[Service]:
+    """A service on a warehouse on local disk (made if it is not there), every storage call `delay_ms` slower."""
     port, warehouse = free_port(), folder / name
-    warehouse.mkdir(parents=True)
-    env = {"TARNLOG_WAREHOUSE": str(warehouse), "TARNLOG_HOST": "127.0.0.1", "TARNLOG_PORT": str(port)}
+    warehouse.mkdir(parents=True, exist_ok=True)
+    env = {**(env or {}), "TARNLOG_WAREHOUSE": str(warehouse), "TARNLOG_HOST": "127.0.0.1", "TARNLOG_PORT": str(port)}
     if delay_ms:
         env["TARNLOG_TEST_STORE_DELAY_MS"] = str(delay_ms)
     command = [str(Path(sys.executable).parent / "tarnlog"), "serve"]
-    with running(command, env, port, "/v1/health/ready", folder / f"{name}.log"):
-        yield Service(port, warehouse)
+    with running(command, env, port, "/v1/health/ready", folder / f"{name}.log") as pid:
+        yield Service(port, warehouse, pid)
 
 
 def load(plan: Plan, folder: Path) -> Sample:
