@@ -149,9 +149,9 @@ async def test_a_service_that_shuts_down_hears_a_client_out(api: Api, table: str
 
 def test_metrics() -> None:
     telemetry = PrometheusTelemetry()
-    telemetry.commit_answered("committed", 0.01)
-    telemetry.commit_answered("committed", 0.01)
-    telemetry.conflict("append")
+    telemetry.commit_answered("db.t", "committed", 0.01)
+    telemetry.commit_answered("db.t", "committed", 0.01)
+    telemetry.conflict("db.t", "append")
     telemetry.batch_written(3, 5, 100)
     telemetry.phase("putting", 0.02)
     telemetry.slot_lost()

@@ -259,7 +259,7 @@ async def test_every_answer_is_counted(warehouse: Warehouse) -> None:
         def __init__(self) -> None:
             self.outcomes: list[str] = []
 
-        def commit_answered(self, outcome: str, seconds: float) -> None:
+        def commit_answered(self, table: str, outcome: str, seconds: float) -> None:
             self.outcomes.append(outcome)
 
     telemetry = Counting()

@@ -24,7 +24,7 @@ from tarnlog_server.jobs.supervised import cancelled, supervised
 from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
 from tarnlog_server.ports.world import World
 from tarnlog_server.settings import BadSettings, Settings
-from tarnlog_server.telemetry.metrics import PrometheusTelemetry
+from tarnlog_server.telemetry.recording import RecordingTelemetry
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.lanes import LaneSizes
@@ -38,7 +38,7 @@ class Service:
     def __init__(self, settings: Settings, world: World | None = None) -> None:
         self.settings = settings
         self.world = world or SystemWorld()
-        self.telemetry = PrometheusTelemetry()
+        self.telemetry = RecordingTelemetry(self.world.monotonic)
         self.readiness = Readiness()
         self.coordinator = self._coordinator()
         self.telemetry.watch_open_tables(lambda: len(self.coordinator.open_tables.opened()))

@@ -14,7 +14,7 @@ from tarnlog_server.api.answers import Plain, json_answer, large_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as
 from tarnlog_server.api.examples import COMMIT, COMMIT_ID, COMMIT_REQUEST, COMMITTED, VERSION
-from tarnlog_server.api.operation import Operation, Result, audited, table_of
+from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.parameters import MAX_INT, NoQuery, OrderedVersions, version_in_path
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.history import HistoryPage, VersionView
@@ -47,6 +47,7 @@ class CommitRoutes:
         if not isinstance(outcome, Committed):
             audited(request, commit_id=outcome.commit_id, operation=wanted.operation)
             raise outcome_problem(outcome)
+        self._coordinator.telemetry.committed_by(outcome.commit_id, caller_of(request).id)
         audited(
             request,
             outcome="replayed" if outcome.replayed else "committed",

@@ -11,10 +11,16 @@ REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 class Telemetry:
     """Facts as they happen. Override what you want to count; every method must be quick and never raise."""
 
-    def commit_answered(self, outcome: str, seconds: float) -> None:
-        """A commit got its answer: `committed`, `replayed`, `conflict`, `rejected`, `not-now`, `unknown`."""
+    def commit_answered(self, table: str, outcome: str, seconds: float) -> None:
+        """A commit got its answer: `committed`, `replayed`, `conflict`, `rejected`, `not-now`, `unknown`.
 
-    def conflict(self, rule: str) -> None:
+        A table of this name need not exist: a client may have made it up.
+        """
+
+    def committed_by(self, commit_id: str, who: str) -> None:
+        """Which API key sent a commit that is in the log now."""
+
+    def conflict(self, table: str, rule: str) -> None:
         """A commit was refused by a conflict rule."""
 
     def batch_written(self, commits: int, actions: int, size: int) -> None:

@@ -123,14 +123,14 @@ class PrometheusTelemetry(Telemetry):
         """Everything, in the text format."""
         return generate_latest(self.registry)
 
-    def commit_answered(self, outcome: str, seconds: float) -> None:
+    def commit_answered(self, table: str, outcome: str, seconds: float) -> None:
         counter = self._bound_commits.get(outcome)
         if counter is None:
             counter = self._bound_commits[outcome] = self._commits.labels(outcome)
         counter.inc()
         self._seconds.observe(seconds)
 
-    def conflict(self, rule: str) -> None:
+    def conflict(self, table: str, rule: str) -> None:
         self._conflicts.labels(rule).inc()
 
     def batch_written(self, commits: int, actions: int, size: int) -> None:

@@ -39,9 +39,9 @@ class Commits:
                     again = await self._tables.get(name)
                     outcome = await self._commit_to(again, request, commit_id)
         except ProblemError as problem:
-            self._count_refused(problem, started)
+            self._count_refused(name, problem, started)
             raise
-        self._count(outcome_name(outcome), started)
+        self._count(name, outcome_name(outcome), started)
         return outcome
 
     async def submit(self, table: OpenTable, intent: Intent) -> CommitOutcome:
@@ -52,9 +52,9 @@ class Commits:
             self._check_age(table, intent.commit_id)
             outcome = await self._settled(table, intent)
         except ProblemError as problem:
-            self._count_refused(problem, started)
+            self._count_refused(table.live.name, problem, started)
             raise
-        self._count(outcome_name(outcome), started)
+        self._count(table.live.name, outcome_name(outcome), started)
         return outcome
 
     async def status(self, name: TableName, text: str) -> Committed | Unknown:
@@ -108,12 +108,12 @@ class Commits:
             return answer
         return await table.committer.commit(intent)
 
-    def _count(self, outcome: str, started: float) -> None:
-        self._tables.telemetry.commit_answered(outcome, self._tables.world.monotonic() - started)
+    def _count(self, table: TableName, outcome: str, started: float) -> None:
+        self._tables.telemetry.commit_answered(str(table), outcome, self._tables.world.monotonic() - started)
 
-    def _count_refused(self, problem: ProblemError, started: float) -> None:
+    def _count_refused(self, table: TableName, problem: ProblemError, started: float) -> None:
         """What never reached the queue counts too."""
-        self._count("not-now" if problem.code.kind is Kind.UNAVAILABLE else "rejected", started)
+        self._count(table, "not-now" if problem.code.kind is Kind.UNAVAILABLE else "rejected", started)
 
     async def _prepared(self, table: OpenTable, request: CommitRequest, commit_id: str) -> Intent:
         """The intent of a request; a large one is prepared beside the loop, so that the small ones go on."""

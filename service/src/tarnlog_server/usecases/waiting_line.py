@@ -107,7 +107,7 @@ class WaitingLine:
                 waiting.answer.set_result(Rejected(commit_id=commit_id, problem=answer.document()))
             return
         if isinstance(answer, Conflicted):
-            self._telemetry.conflict(answer.rule)
+            self._telemetry.conflict(str(self._table), answer.rule)
         if isinstance(answer, Committed) and answer.replayed is False and waiting.attempts == 0:
             raise AssertionError("a commit that was never in a version cannot be committed")
         waiting.answer.set_result(answer)
