@@ -1,0 +1,132 @@
+"""Which files of a snapshot a filter may select, why, and those files as actions.
+
+Rows are numbers in the listing order of a `FileLog`: `Snapshot.rows` lists the same ones, and a cursor that names a
+row's version and path leads back to it. Nothing here depends on when it is asked: a snapshot never changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from msgspec import Struct
+
+from tarnlog.protocol.actions import Add
+from tarnlog.protocol.paths import path_key
+from tarnlog.protocol.predicates import Predicate
+from tarnlog_server.core.file_filter import Decider, FileFilter, Leaf, by_partitions, proof
+from tarnlog_server.core.finalize import schema_of
+from tarnlog_server.core.match import file_filter
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import restore
+
+
+class Pruned(Struct, frozen=True):
+    """What a filter leaves, and how many files each step left."""
+
+    rows: Sequence[int]
+    """The live rows that may hold a match, ascending."""
+    files_total: int
+    after_partitions: int
+    after_skipping: int
+    manifests_total: int = 0
+    manifests_pruned: int = 0
+
+
+class Deciding(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A comparison that decided about a file, and what it saw there."""
+
+    pointer: str
+    """Where the comparison stands in the filter (RFC 6901)."""
+    column: str
+    by: str
+    """`partition`, `bounds`, `never` (no row can satisfy it), or `nothing` (the log does not tell)."""
+    value: str | None = None
+    """The partition value."""
+    least: str | None = None
+    greatest: str | None = None
+
+
+class Explained(Struct, frozen=True, rename="camel"):
+    """Why a file is kept (all of `because` allow it) or dropped (all of them together exclude it)."""
+
+    row: int
+    path: str
+    kept: bool
+    because: tuple[Deciding, ...]
+
+
+def filter_of(snapshot: Snapshot, predicate: Predicate) -> FileFilter:
+    """A filter, typed by the snapshot's schema. Raises PredicateError."""
+    metadata = snapshot.metadata
+    schema = schema_of(metadata.schema_string if metadata is not None else "")
+    columns = metadata.partition_columns if metadata is not None else ()
+    return file_filter(predicate, schema, columns, snapshot.truncation)
+
+
+def prune(snapshot: Snapshot, predicate: Predicate | None) -> Pruned:
+    """The rows that may hold a match of a filter, or all. Raises PredicateError."""
+    total = snapshot.num_files
+    if predicate is None:
+        return Pruned(array("q", (row for row, _ in snapshot.rows())), total, total, total)
+    tree = filter_of(snapshot, predicate)
+    partitions = by_partitions(tree)
+    rows = array("q")
+    after_partitions = 0
+    for row, add in snapshot.rows():
+        if partitions is None or partitions(add.partition_values, None, None):
+            after_partitions += 1
+            if tree(add.partition_values, add.min_values, add.max_values):
+                rows.append(row)
+    return Pruned(rows, total, after_partitions, len(rows))
+
+
+def explain(
+    snapshot: Snapshot, predicate: Predicate | None, start: int = 0, limit: int | None = None
+) -> Iterator[Explained]:
+    """Why each live file from row `start` on is kept or dropped, at most `limit` of them. Costs those files.
+
+    Raises PredicateError, when it is iterated.
+    """
+    tree = None if predicate is None else filter_of(snapshot, predicate)
+    for row, add in islice(snapshot.rows(start), limit):
+        if tree is None:
+            yield Explained(row, add.path, True, ())
+            continue
+        kept, deciding = proof(tree, add.partition_values, add.min_values, add.max_values)
+        yield Explained(row, add.path, kept, tuple(_deciding(leaf, add) for leaf in deciding))
+
+
+def adds(snapshot: Snapshot, rows: Iterable[int]) -> Iterator[Add]:
+    """The files of some rows, as a listing shows them: mappings that lie in the table's configuration are inline."""
+    registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+    for row in rows:
+        add = snapshot.files.file(row)
+        yield add if add.doc_mapping_ref is None else restore(add, registry)
+
+
+def rows_at(snapshot: Snapshot, paths: Iterable[str]) -> set[int]:
+    """The live rows of some paths, such as those that wait for a cooldown. Costs a search for each, plus a pass over
+    the files that were committed since the table was opened."""
+    wanted = {path_key(path) for path in paths}
+    files = snapshot.files
+    base = 0 if files.segment is None else len(files.segment)
+    found = {
+        row
+        for key in wanted
+        if files.segment is not None and (row := files.segment.find(key)) is not None and row < snapshot.length
+    }
+    if wanted:
+        recent = ((row, files.file(row).path) for row in range(base, snapshot.length))
+        found.update(row for row, path in recent if path_key(path) in wanted)
+    return {row for row in found if not files.is_gone(row, snapshot.version)}
+
+
+def _deciding(leaf: Leaf, add: Add) -> Deciding:
+    least = greatest = value = None
+    if leaf.decider is Decider.PARTITION:
+        value = add.partition_values.get(leaf.column)
+    elif leaf.decider is Decider.BOUNDS:
+        least, greatest = (add.min_values or {}).get(leaf.column), (add.max_values or {}).get(leaf.column)
+    return Deciding(leaf.pointer, leaf.column, leaf.decider.value, value, least, greatest)
