@@ -134,8 +134,11 @@ class FileColumns:
 
     def without(self, dead: Collection[int]) -> FileColumns:
         """A segment of the other rows. Costs a copy of the batches that lose one."""
+        return FileColumns(list(self.kept(dead)), self._partition_columns)
+
+    def kept(self, dead: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """The batches without some rows."""
         gone = sorted(self._place[row] for row in dead)
-        kept = []
         for batch, (start, end) in zip(self._batches, pairwise(self._starts), strict=True):
             lost = gone[bisect_left(gone, start) : bisect_left(gone, end)]
             if lost:
@@ -143,8 +146,7 @@ class FileColumns:
                 for place in lost:
                     mask[place - start] = 0
                 batch = batch.filter(pa.array(map(bool, mask), pa.bool_()))
-            kept.append(batch)
-        return FileColumns(kept, self._partition_columns)
+            yield batch
 
     def totals(self) -> tuple[int, int, int]:
         """Bytes of all files, rows in those that tell, and how many do not tell."""

@@ -156,8 +156,8 @@ class Activity:
         self._store.answered(now, code, seconds, done=True)
 
     def committed_by(self, commit_id: str, who: str) -> None:
-        """Who sent a commit; forgotten after some thousands more."""
-        self._authors[commit_id] = who
+        """Who sent a commit first; forgotten after some thousands more."""
+        self._authors.setdefault(commit_id, who)
         if len(self._authors) > AUTHORS:
             self._authors.popitem(last=False)
 

@@ -208,6 +208,10 @@ class FileLog:
                 return None
         return row
 
+    def packed_gone(self, version: int) -> set[int]:
+        """The rows of the segment that are not live at a version any more. Costs a look at every removal."""
+        return {row for row, gone in self._removed_at.items() if row < self._base and gone <= version}
+
     def is_gone(self, row: int, version: int) -> bool:
         """Whether a row is not live at a version any more."""
         gone = self._removed_at.get(row)
