@@ -233,6 +233,49 @@ async def test_links_do_not_lead_out_of_the_root(store: LocalStore, root: Path, 
     assert os.listdir(outside) == ["secret"]
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["the system tells paths", "it does not"])
+async def test_links_on_the_way_are_found_with_or_without_the_help_of_the_system(
+    store: LocalStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    await store.put("inside/deep/0", b"inside")
+    (tmp_path / "outside" / "deep").mkdir(parents=True)
+    (tmp_path / "outside" / "deep" / "secret").write_bytes(b"secret")
+    (root / "door").symlink_to(tmp_path / "outside")
+    if not told:
+        monkeypatch.setattr("tarnlog_server.adapters.local_walk.opened_path", lambda _: None)
+        monkeypatch.setattr("tarnlog_server.adapters.local_dirs.opened_path", lambda _: None)
+    with pytest.raises(StoreRefused, match="link"):
+        await store.get("door/deep/secret")
+    assert await store.list("door/deep/") == []
+    assert await store.get("inside/deep/0") == b"inside"
+    assert [info.key for info in await store.list("inside/deep/")] == ["inside/deep/0"]
+
+
+async def test_only_small_folders_are_listed_without_a_thread(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("small/1", "small/2", "nested/1", "nested/sub/1"):
+        await store.put(name, b"")
+    (root / "large").mkdir()
+    for number in range(2000):
+        (root / "large" / f"{number:05d}-and-a-name-that-takes-some-room").touch()
+    threads: list[str] = []
+    real = os.scandir
+
+    def scan(path: str) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    for prefix, found in (("nested/", 2), ("large/", 1000), ("missing/", 0)):
+        assert len(await store.list(prefix)) == found
+    assert all(name.startswith("local-store") for name in threads)
+    threads.clear()
+    assert len(await store.list("small/")) == 2
+    if os.stat(root / "small").st_nlink == 2:  # the file system counts folders
+        assert threads == [threading.current_thread().name]
+
+
 async def test_a_folder_swapped_for_a_link_is_noticed(store: LocalStore, root: Path, tmp_path: Path) -> None:
     await store.put("t/0", b"inside")
     assert await store.get("t/0") == b"inside"

@@ -5,7 +5,9 @@ Invariants:
   process. It does not matter who made them: another process may have created one and not synced it yet.
 - No component below the root is a symbolic link, so a key names exactly one path, inside the root.
 Both are checked when a directory is first used and remembered by device and inode. A directory that was removed, made
-anew or swapped for a link has another inode and is checked again; a remembered one costs an open and a stat.
+anew or swapped for a link has another inode and is checked again; a remembered one costs an open and a stat. Where the
+system tells the path of an open directory, the first look costs one more call, and looks at the very directory that
+is used; elsewhere it asks for every part of the path.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class LocalDirs:
         try:
             identity = _identity(fd)
             if self._inside.get(folder) != identity:
-                self._refuse_links(folder, key)
+                if opened_path(fd) != folder:
+                    self._refuse_links(folder, key)
                 _remember(self._inside, folder, identity)
             yield fd
         finally:
@@ -106,6 +109,14 @@ class LocalDirs:
         while folder != self.root:
             folder = os.path.dirname(folder)
             sync_path(folder)
+
+
+def opened_path(fd: int) -> str | None:
+    """Where an open directory lies, without any link on the way; None where the system does not tell."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return None
 
 
 def sync_path(folder: str) -> None:

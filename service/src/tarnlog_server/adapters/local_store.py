@@ -6,8 +6,8 @@ Whatever fails before the link certainly wrote nothing; what fails after it is O
 EXISTS is answered only after the directory was synced too: a caller that resolves an unknown outcome by trying again
 learns from EXISTS that its object is there, and it must then be there for good.
 
-Every operation is one hop to the store's own threads, but for looking at a file and reading a small one that is in
-memory anyway. A delete is not synced: after a power cut an object may be back.
+Every operation is one hop to the store's own threads, but for looking at a file, reading a small one that is in memory
+anyway, and listing a small folder. A delete is not synced: after a power cut an object may be back.
 Clean-up of temporary files and the order of `list`: see local_walk. Symbolic links and new directories: see local_dirs.
 """
 
@@ -95,6 +95,8 @@ class LocalStore:
 
     async def list(self, prefix: str, start_after: str | None = None, limit: int = 1000) -> list[ObjectInfo]:
         check_prefix(prefix)
+        if local_walk.is_small(self._dirs.root, prefix):
+            return _page(self._dirs.root, prefix, start_after, limit)
         return await self._run(lambda: _page(self._dirs.root, prefix, start_after, limit))
 
     async def delete(self, key: str) -> None:

@@ -15,11 +15,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
+from tarnlog_server.adapters.local_dirs import opened_path
 from tarnlog_server.adapters.store_keys import RESERVED, is_key_part
 from tarnlog_server.ports.object_store import ObjectInfo
 
 TEMPORARY = RESERVED + "tmp-"
 STALE_SECONDS = 3600.0
+SMALL_BYTES = 4096
+"""One block of a directory: some dozens of entries."""
 
 
 def page(root: str, prefix: str, start_after: str | None, limit: int) -> list[ObjectInfo]:
@@ -28,8 +31,8 @@ def page(root: str, prefix: str, start_after: str | None, limit: int) -> list[Ob
     folder = prefix[: prefix.rfind("/") + 1]
     if limit <= 0 or any(part.startswith(RESERVED) for part in folder.split("/")):
         return found
-    if folder and os.path.realpath(os.path.join(root, folder)) != os.path.join(root, folder[:-1]):
-        return found  # reached through a symbolic link: such objects do not exist for this store
+    if folder and not _is_there(os.path.join(root, folder[:-1])):
+        return found
     for entry, key in _walk(root, folder, prefix, start_after or ""):
         try:
             stat = entry.stat(follow_symlinks=False)
@@ -39,6 +42,30 @@ def page(root: str, prefix: str, start_after: str | None, limit: int) -> list[Ob
         if len(found) == limit:
             break
     return found
+
+
+def is_small(root: str, prefix: str) -> bool:
+    """Whether a page of `prefix` needs no more than one small directory, if any: as quick as the way to a thread.
+
+    A directory without another inside has two links; where the file system does not count them, none is small.
+    """
+    try:
+        found = os.stat(os.path.join(root, prefix[: prefix.rfind("/") + 1]))
+    except OSError:
+        return True  # a page finds the same, and says so in its way
+    return found.st_nlink == 2 and found.st_size <= SMALL_BYTES
+
+
+def _is_there(folder: str) -> bool:
+    """Whether there is such a directory. Reached through a symbolic link, its objects do not exist for this store."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        return opened_path(fd) == folder or os.path.realpath(folder) == folder
+    finally:
+        os.close(fd)
 
 
 def _walk(root: str, folder: str, prefix: str, start_after: str) -> Iterator[tuple[os.DirEntry[str], str]]:
