@@ -1,0 +1,92 @@
+"""One Spark and one service for a whole test run: both take seconds to start.
+
+Tests that use Spark share an xdist group, so that one worker owns the one session. Each test makes tables of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tarnlog import Client
+from tests.service_process import ServiceProcess, start_service
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["start_service"]
+
+_names = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "spark: needs a running Spark, which the test run starts once")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark of the test run. Times are UTC, so that both sides of a comparison print alike."""
+    from tarnlog_spark import session
+
+    home = tmp_path_factory.mktemp("spark")
+    made = session(
+        "tarnlog-tests",
+        master="local[2]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+            "spark.local.dir": str(home / "local"),
+            "spark.log.level": "ERROR",
+            "spark.driver.memory": "1g",
+        },
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the service's tables."""
+    return tmp_path_factory.mktemp("spark-warehouse") / "warehouse"
+
+
+@pytest.fixture(scope="session")
+def tarnlog_service(warehouse: Path) -> Iterator[ServiceProcess]:
+    """The service of the test run, in a process of its own."""
+    process = ServiceProcess(warehouse)
+    try:
+        yield process.start()
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="session")
+def client(tarnlog_service: ServiceProcess) -> Iterator[Client]:
+    """A client of that service."""
+    with Client(tarnlog_service.url) as made:
+        yield made
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a table that no other test uses."""
+    return f"t.t{next(_names)}"
+
+
+@pytest.fixture
+def names() -> Callable[[], str]:
+    """Names of tables that no other test uses, one a call."""
+    return lambda: f"t.t{next(_names)}"
