@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 from msgspec import Struct
+
 from tarnlog import InvalidRequest
 from tarnlog.protocol.paths import path_key
 

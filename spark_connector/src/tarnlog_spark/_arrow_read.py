@@ -1,0 +1,141 @@
+"""Data files as Arrow batches that match a schema exactly: order, types, nullability.
+
+Columns are found by name (case matters only where it tells two apart); a column that a file lacks is its partition
+value, else null; narrower numbers widen. Memory is one batch, whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tarnlog import Corrupt
+from tarnlog_spark._storage import Storage
+
+BATCH_ROWS = 65_536
+
+
+def read_batches(
+    storage: Storage,
+    path: str,
+    schema: pa.Schema,
+    *,
+    absent: Mapping[str, str | None] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file. Corrupt names the file when it is gone, no Parquet, or of other types.
+
+    `absent` has text for columns that the file may lack (partition values); `fixed` columns are never read from it.
+    """
+    try:
+        with storage.filesystem.open_input_file(storage.path(path)) as source:
+            # Spark's old INT96 timestamps reach further than nanoseconds do.
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            columns = _Columns(schema, file.schema_arrow.names, absent or {}, fixed or {})
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns.stored):
+                yield columns.conformed(batch)
+    except FileNotFoundError:
+        raise Corrupt(
+            f"The data file {path} of the table is gone: it was deleted by hand, or vacuumed after a version that "
+            "this read still uses. Read a newer version.",
+            slug="data-file-missing",
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(f"The data file {path} cannot be read: {error}", slug="data-file-unreadable") from None
+
+
+class _Columns:
+    """Where each column of the schema comes from, decided once a file."""
+
+    def __init__(
+        self, schema: pa.Schema, stored: list[str], absent: Mapping[str, str | None], fixed: Mapping[str, Any]
+    ) -> None:
+        self.schema = schema
+        self._from = {field.name: _stored_name(field.name, stored) for field in schema if field.name not in fixed}
+        self.stored = [name for name in self._from.values() if name is not None]
+        self._values = {
+            field.name: _value(field, absent, fixed) for field in schema if self._from.get(field.name) is None
+        }
+
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the schema's order and types."""
+        columns = []
+        for field in self.schema:
+            value = self._values.get(field.name)
+            if value is None:
+                column = conform(batch.column(self._from[field.name]), field.type)
+            else:
+                column = pa.repeat(value, batch.num_rows)
+            if not field.nullable and column.null_count:
+                raise pa.ArrowInvalid(f"column {field.name} has nulls, but the schema says that it has none")
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _value(field: pa.Field, absent: Mapping[str, str | None], fixed: Mapping[str, Any]) -> pa.Scalar:
+    if field.name in fixed:
+        return pa.scalar(fixed[field.name], field.type)
+    text = absent.get(field.name)
+    return pa.scalar(None, field.type) if text is None else pa.scalar(text, pa.string()).cast(field.type)
+
+
+def _stored_name(name: str, stored: list[str]) -> str | None:
+    if name in stored:
+        return name
+    return next((other for other in stored if other.lower() == name.lower()), None)
+
+
+def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The array as another type: members of structs by name, absent ones null, numbers widened. ArrowException if not.
+
+    A value that does not fit is refused, never cut.
+    """
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_dictionary(array.type):
+        return conform(array.dictionary_decode(), wanted)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        return _struct(array, wanted)
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        keys = conform(array.keys, wanted.key_type)
+        items = conform(array.items, wanted.item_type)
+        return _nested(array, wanted, pa.StructArray.from_arrays([keys, items], fields=_entry_fields(wanted)))
+    if pa.types.is_list(wanted) and (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        small = array if pa.types.is_list(array.type) else array.cast(pa.list_(array.type.value_field))
+        return _nested(small, wanted, conform(small.values, wanted.value_type))
+    if pa.types.is_nested(wanted) or pa.types.is_nested(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is stored where the schema has {wanted}")
+    return array.cast(wanted)
+
+
+def _struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+    names = [array.type.field(index).name for index in range(array.type.num_fields)]
+    children = []
+    for index in range(wanted.num_fields):
+        field = wanted.field(index)
+        stored = _stored_name(field.name, names)
+        if stored is None:
+            children.append(pa.nulls(len(array), field.type))
+        else:
+            children.append(conform(array.field(names.index(stored)), field.type))
+    fields = [wanted.field(index) for index in range(wanted.num_fields)]
+    mask = pc.is_null(array) if array.null_count else None
+    if not children:
+        return array.cast(wanted)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _entry_fields(wanted: pa.MapType) -> list[pa.Field]:
+    return [wanted.key_field.with_nullable(False), wanted.item_field]
+
+
+def _nested(array: pa.Array, wanted: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list or map over other values: the same offsets and nulls, buffers shared."""
+    validity = array.buffers()[0]
+    return pa.Array.from_buffers(
+        wanted, len(array), [validity, array.buffers()[1]], offset=array.offset, children=[values]
+    )

@@ -1,0 +1,28 @@
+"""The format `tarnlog` of Spark's Python Data Source API: `spark.read.format("tarnlog").load("sales.orders")`."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from tarnlog_spark import _options
+from tarnlog_spark._batch_source import FilteringReader, TableReader, asked_for_filters
+from tarnlog_spark._reading import table_schema
+
+
+class TarnlogFormat(DataSource):
+    """One table, in either direction, as a batch or a stream. Options: docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tarnlog"
+
+    def schema(self) -> StructType:
+        found = _options.schema_options(self.options)
+        with found.place.client() as client:
+            snapshot = client.snapshot(found.place.table, version=found.version, timestamp=found.timestamp)
+        return table_schema(snapshot.meta_data, found.columns, feed=found.feed.changes)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = FilteringReader if asked_for_filters() else TableReader
+        return kind(_options.read_options(self.options), schema)
