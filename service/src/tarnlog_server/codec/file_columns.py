@@ -1,4 +1,4 @@
-"""The live files of a state, kept as Arrow columns: a fifth of the memory of as many actions, and opened in a moment.
+"""The live files of a state, kept as Arrow columns: a tenth of the memory of as many actions, and opened in a moment.
 
 Manifests are decoded into record batches by whoever can do that fast; here they become one immutable segment of a
 `FileLog`. Nothing is made of a row until somebody asks for it. A path is found by the hash of its key: hashes are
@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import file_entry
+from tarnlog_server.codec.packed_entries import MOST_ROWS, PackedEntries, UnexpectedColumns, checked_entries
 from tarnlog_server.codec.table_state import StateFile
 
+__all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
 FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
 """Rows that are made at once: few at first, because most listings end early, then more, because that is cheaper."""
-_NEEDED = {"path": pa.string(), "size": pa.int64(), "addedAtVersion": pa.int64(), "addedAtTimestamp": pa.int64()}
 _UNUSUAL_PATH = r"%|//|\./|/\.$"
 """Only such paths can differ from their keys."""
 
@@ -47,35 +48,34 @@ def of_partitions(
     return batch.take(pa.array([row for row, code in enumerate(codes) if code in wanted], pa.int64()))
 
 
-class UnexpectedColumns(ValueError):
-    """The batches are not those of our own manifests: decode them another way."""
-
-
 class FileColumns:
     """A segment of files (see `core.file_log.Segment`), and an iterable of them as a state stores them."""
 
-    def __init__(self, batches: Sequence[pa.RecordBatch], partition_columns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, batches: Sequence[pa.RecordBatch | PackedEntries], partition_columns: Sequence[str] = ()
+    ) -> None:
         """Files no path of which occurs twice. Use `live` for what manifests hold."""
-        self._batches = [checked_entries(batch) for batch in batches if batch.num_rows]
-        self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
+        self.chunks = [chunk for chunk in _packed(batches) if len(chunk)]
+        """What each manifest holds."""
+        self._starts = [0, *accumulate(len(chunk) for chunk in self.chunks)]
         self._partition_columns = tuple(partition_columns)
-        hashes = _joined(_hashes(batch) for batch in self._batches)
-        versions = _joined(_longs(batch.column("addedAtVersion")) for batch in self._batches)
-        times = _joined(_longs(batch.column("addedAtTimestamp")) for batch in self._batches)
-        order = self._order(versions)
-        self._place = as_array("Q", order)
-        """Where the row of each index lies among all batches."""
-        self._added_at = as_array("q", as_arrow(versions).take(order))
-        self._added_time = as_array("q", as_arrow(times).take(order))
+        order = self._order()
+        self._place = as_array("I", order)
+        """Where the row of each index lies among all chunks."""
+        self._added_at = as_array("q", self._joined("versions").take(order))
+        self._added_time = as_array("q", self._joined("times").take(order))
+        hashes = array("q")
+        for chunk in self.chunks:
+            hashes.extend(_hashes(chunk.paths))
         in_order = as_arrow(hashes).take(order)
         by_hash = pc.sort_indices(in_order)
-        self._row_by_hash = as_array("Q", by_hash)
+        self._row_by_hash = as_array("I", by_hash.cast(pa.uint32()))
         self._hashes = as_array("q", in_order.take(by_hash))
 
     @classmethod
     def live(
         cls,
-        batches: Sequence[pa.RecordBatch],
+        batches: Sequence[pa.RecordBatch | PackedEntries],
         hidden_below: Mapping[str, int | None],
         partition_columns: Sequence[str] = (),
     ) -> FileColumns:
@@ -97,8 +97,8 @@ class FileColumns:
 
     def row(self, index: int) -> Add:
         """One file."""
-        batch, place = self._locate(self._place[index])
-        return self._files(batch.slice(place, 1))[0]
+        chunk, place = self._locate(self._place[index])
+        return self._files(chunk.sliced(place, 1), None)[0]
 
     def rows(self, start: int) -> Iterator[Add]:
         """All files from a row on."""
@@ -117,7 +117,7 @@ class FileColumns:
 
     def paths(self) -> Iterator[str]:
         """The paths of all files. Costs a list of them."""
-        texts = [path for batch in self._batches for path in batch.column("path").to_pylist()]
+        texts = [path for chunk in self.chunks for path in chunk.paths.to_pylist()]
         return map(texts.__getitem__, self._place)
 
     def added_at(self, index: int) -> int:
@@ -136,17 +136,18 @@ class FileColumns:
         """A segment of the other rows. Costs a copy of the batches that lose one."""
         return FileColumns(list(self.kept(dead)), self._partition_columns)
 
-    def kept(self, dead: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """The batches without some rows."""
+    def kept(self, dead: Collection[int]) -> Iterator[PackedEntries]:
+        """The chunks without some rows."""
         gone = sorted(self._place[row] for row in dead)
-        for batch, (start, end) in zip(self._batches, pairwise(self._starts), strict=True):
+        for chunk, (start, end) in zip(self.chunks, pairwise(self._starts), strict=True):
             lost = gone[bisect_left(gone, start) : bisect_left(gone, end)]
-            if lost:
-                mask = bytearray(b"\x01") * batch.num_rows
-                for place in lost:
-                    mask[place - start] = 0
-                batch = batch.filter(pa.array(map(bool, mask), pa.bool_()))
-            yield batch
+            if not lost:
+                yield chunk
+                continue
+            mask = bytearray(b"\x01") * len(chunk)
+            for place in lost:
+                mask[place - start] = 0
+            yield chunk.taken(pc.indices_nonzero(pa.array(mask, pa.uint8())))
 
     def totals(self) -> tuple[int, int, int]:
         """Bytes of all files, rows in those that tell, and how many do not tell."""
@@ -159,36 +160,37 @@ class FileColumns:
         return size, counted, uncounted
 
     def column(self, name: str) -> Iterator[list[Any]]:
-        """The values of one column, batch by batch, in the order of storage; see `stored_rows`."""
-        for batch in self._batches:
-            if name in batch.schema.names:
-                yield _values(batch.column(name))
-            else:
-                yield [None] * batch.num_rows
+        """The values of one column, chunk by chunk, in the order of storage; see `stored_rows`."""
+        for chunk in self.chunks:
+            yield chunk.values(name)
 
     def paths_and_partitions(self) -> Iterator[tuple[pa.Array, list[dict[str, str]]]]:
-        """The paths and partition values, batch by batch, in the order of storage."""
-        for batch, values in zip(self._batches, self.column("partitionValues"), strict=True):
-            yield batch.column("path"), values
+        """The paths and partition values, chunk by chunk, in the order of storage."""
+        for chunk in self.chunks:
+            yield chunk.paths, chunk.values("partitionValues")
 
     def stored_rows(self) -> array[int]:
         """The row of each stored entry, in the order of storage."""
         return as_array("Q", pc.sort_indices(as_arrow(self._place)))
 
-    def _order(self, versions: array[int]) -> pa.Array:
-        if not self._batches:
-            return pa.array([], pa.uint64())
-        paths = pa.chunked_array([batch.column("path") for batch in self._batches])
-        table = pa.table({"version": pa.chunked_array([as_arrow(versions)]), "path": paths})
-        return pc.sort_indices(table, sort_keys=[("version", "ascending"), ("path", "ascending")])
+    def _order(self) -> pa.Array:
+        """The places of all rows, in the order of rows."""
+        if not self.chunks:
+            return pa.array([], pa.uint32())
+        paths = pa.chunked_array([chunk.paths for chunk in self.chunks])
+        table = pa.table({"version": self._joined("versions"), "path": paths})
+        return pc.sort_indices(table, sort_keys=[("version", "ascending"), ("path", "ascending")]).cast(pa.uint32())
+
+    def _joined(self, name: str) -> pa.Array:
+        return pa.concat_arrays([getattr(chunk, name) for chunk in self.chunks] or [pa.array([], pa.int64())])
 
     def _found(self, key: str) -> Iterator[int]:
         wanted = hash(key)
         at = bisect_left(self._hashes, wanted)
         while at < len(self._hashes) and self._hashes[at] == wanted:
             row = self._row_by_hash[at]
-            batch, place = self._locate(self._place[row])
-            if path_key(batch.column("path")[place].as_py()) == key:
+            chunk, place = self._locate(self._place[row])
+            if path_key(chunk.paths[place].as_py()) == key:
                 yield row
             at += 1
 
@@ -206,76 +208,61 @@ class FileColumns:
         same = pc.indices_nonzero(pc.equal(hashes.slice(1), hashes.slice(0, max(0, len(hashes) - 1))))
         older: set[int] = set()
         for at in same.to_pylist():
-            batch, place = self._locate(self._place[self._row_by_hash[at]])
-            rows = sorted(self._found(path_key(batch.column("path")[place].as_py())))
+            chunk, place = self._locate(self._place[self._row_by_hash[at]])
+            rows = sorted(self._found(path_key(chunk.paths[place].as_py())))
             older.update(rows[:-1])
         return older
 
-    def _locate(self, place: int) -> tuple[pa.RecordBatch, int]:
+    def _locate(self, place: int) -> tuple[PackedEntries, int]:
         number = bisect_right(self._starts, place) - 1
-        return self._batches[number], place - self._starts[number]
+        return self.chunks[number], place - self._starts[number]
 
     def _block(self, rows: Sequence[int]) -> list[Add]:
-        """Some rows, gathered batch by batch."""
-        by_batch: dict[int, list[tuple[int, int]]] = {}
+        """Some rows, gathered chunk by chunk."""
+        by_chunk: dict[int, list[tuple[int, int]]] = {}
         for at, row in enumerate(rows):
             place = self._place[row]
             number = bisect_right(self._starts, place) - 1
-            by_batch.setdefault(number, []).append((place - self._starts[number], at))
+            by_chunk.setdefault(number, []).append((place - self._starts[number], at))
         found: list[Any] = [None] * len(rows)
-        for number, wanted in by_batch.items():
-            taken = self._batches[number].take(pa.array([place for place, _ in wanted], pa.int64()))
-            for (_, at), add in zip(wanted, self._files(taken), strict=True):
+        for number, wanted in by_chunk.items():
+            places = pa.array([place for place, _ in wanted], pa.int64())
+            for (_, at), add in zip(wanted, self._files(self.chunks[number], places), strict=True):
                 found[at] = add
         return found
 
-    def _files(self, batch: pa.RecordBatch) -> list[Add]:
-        names = [name for name in batch.schema.names if batch.column(name).null_count < batch.num_rows]
-        columns = [_values(batch.column(name)) for name in names]
-        columns_of = self._partition_columns
-        return [
-            file_entry.from_record(dict(zip(names, values, strict=True)), columns_of).add
-            for values in zip(*columns, strict=True)
-        ]
+    def _files(self, chunk: PackedEntries, places: pa.Array | None) -> list[Add]:
+        columns = self._partition_columns
+        return [file_entry.from_record(record, columns).add for record in chunk.records(places)]
 
 
-def checked_entries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch without columns that say nothing; UnexpectedColumns when it is not one of entries."""
-    for name, kind in _NEEDED.items():
-        if name not in batch.schema.names or batch.column(name).type != kind or batch.column(name).null_count:
-            raise UnexpectedColumns(f"column {name!r} is not there in full as {kind}")
-    known = [name for name in batch.schema.names if batch.column(name).null_count < batch.num_rows]
-    return batch.select(known)
+def _packed(batches: Sequence[pa.RecordBatch | PackedEntries]) -> Iterator[PackedEntries]:
+    """Batches together, up to what one chunk may hold; what is packed stays so."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        full = sum(one.num_rows for one in waiting) + len_of(batch) > MOST_ROWS
+        if waiting and (full or isinstance(batch, PackedEntries)):
+            yield PackedEntries(waiting)
+            waiting = []
+        if isinstance(batch, PackedEntries):
+            yield batch
+        else:
+            waiting.append(batch)
+    if waiting:
+        yield PackedEntries(waiting)
 
 
-def _hashes(batch: pa.RecordBatch) -> array[int]:
+def len_of(batch: pa.RecordBatch | PackedEntries) -> int:
+    """How many files there are in it."""
+    return len(batch) if isinstance(batch, PackedEntries) else int(batch.num_rows)
+
+
+def _hashes(paths: pa.Array) -> Iterator[int]:
     """The hash of each path's key. Python's own hash: it differs between processes, and never leaves this one."""
-    paths = batch.column("path")
     texts = paths.to_pylist()
     if pc.any(pc.match_substring_regex(paths, _UNUSUAL_PATH)).as_py():
         texts = map(path_key, texts)
-    return array("q", map(hash, texts))
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """A column as Python values, a map as a dict: several times faster than Arrow's own way for maps."""
-    if not pa.types.is_map(column.type):
-        values: list[Any] = column.to_pylist()
-        return values
-    offsets = column.offsets.to_pylist()
-    first, last = offsets[0], offsets[-1]
-    keys = column.keys.slice(first, last - first).to_pylist()
-    items = column.items.slice(first, last - first).to_pylist()
-    maps: list[Any] = [
-        dict(zip(keys[a - first : b - first], items[a - first : b - first], strict=True)) for a, b in pairwise(offsets)
-    ]
-    if column.null_count:
-        return [one if valid else None for one, valid in zip(maps, column.is_valid().to_pylist(), strict=True)]
-    return maps
-
-
-def _longs(column: pa.Array) -> array[int]:
-    return as_array("q", column)
+    return map(hash, texts)
 
 
 def as_array(kind: str, column: pa.Array) -> array[int]:
@@ -290,12 +277,5 @@ def as_array(kind: str, column: pa.Array) -> array[int]:
 
 def as_arrow(numbers: array[int]) -> pa.Array:
     """Numbers as a column, not copied."""
-    kind = pa.uint64() if numbers.typecode == "Q" else pa.int64()
+    kind = {"Q": pa.uint64(), "I": pa.uint32()}.get(numbers.typecode, pa.int64())
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _joined(parts: Iterator[array[int]]) -> array[int]:
-    whole = array("q")
-    for part in parts:
-        whole.extend(part)
-    return whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tarnlog_server.codec.file_columns import FileColumns
 
@@ -17,10 +16,10 @@ _WIDE = pa.decimal128(38, 0)
 def packed_sizes(files: FileColumns, column: str, dead: Collection[int]) -> Sizes:
     """The sizes of all rows but the dead ones. About a fifth of a second for a million files."""
     found: Sizes = {}
-    for batch in files.kept(dead):
-        values = pc.map_lookup(batch.column("partitionValues"), pa.scalar(column), "first")
+    for chunk in files.kept(dead):
+        values = chunk.texts("partitionValues", column).cast(pa.string())
         # Wide numbers: a sum of 64-bit sizes may not fit into 64 bits.
-        table = pa.table({"value": values, "size": batch.column("size").cast(_WIDE)})
+        table = pa.table({"value": values, "size": chunk.column("size", pa.int64()).cast(_WIDE)})
         grouped = table.group_by("value").aggregate([("size", "sum"), ("size", "count")])
         for value, size, count in zip(*(grouped.column(name).to_pylist() for name in _GROUPED), strict=True):
             add_size(found, value, int(count), int(size))

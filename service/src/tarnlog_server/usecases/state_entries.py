@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tarnlog_server.codec.damage import check_sha256
 from tarnlog_server.codec.file_columns import FileColumns, UnexpectedColumns, of_partitions
+from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.state_avro import decode_manifest
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, hidden_below, live_files
 from tarnlog_server.codec.table_state import StateFile
@@ -74,9 +75,10 @@ class StateEntries:
     async def _as_columns(
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader, keep: Keep | None
     ) -> FileColumns | None:
-        async def read(info: ManifestInfo) -> list[pa.RecordBatch]:
+        async def read(info: ManifestInfo) -> PackedEntries:
             key, data = await self._get(manifest, info)
-            return await self._world.run_blocking(lambda: chosen(_decoded(reader, key, data, info)))
+            # Packed at once: what the reader leaves takes several times the room.
+            return await self._world.run_blocking(lambda: PackedEntries(chosen(_decoded(reader, key, data, info))))
 
         def chosen(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
             if keep is None:
@@ -84,10 +86,9 @@ class StateEntries:
             return [of_partitions(batch, _partitions(manifest), keep) for batch in batches]
 
         try:
-            parts = await self._each(manifest, infos, read)
-            batches = [batch for part in parts for batch in part]
+            chunks = await self._each(manifest, infos, read)
             hidden = hidden_below(manifest.tombstones)
-            return await self._world.run_blocking(lambda: FileColumns.live(batches, hidden, _partitions(manifest)))
+            return await self._world.run_blocking(lambda: FileColumns.live(chunks, hidden, _partitions(manifest)))
         except (UnexpectedColumns, _Undecodable):
             return None
 
