@@ -172,7 +172,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_constant(column: pa.Array) -> bool:
-    if column.null_count or pa.types.is_nested(column.type):
+    if not len(column) or column.null_count or pa.types.is_nested(column.type):
         return False
     return not pc.any(pc.not_equal(column, column[0])).as_py()
 
