@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tarnlog.protocol.actions import Action, Add, Format, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog_server.core.audit import SHOWN, SeenIds, differences, missing_versions, some
 from tarnlog_server.core.replay import Snapshot, append, empty
+from tarnlog_server.core.tombstones import Tombstones
 from tarnlog_server.core.version_record import VersionRecord
 
 
@@ -94,6 +95,10 @@ def test_every_difference_of_a_file_is_told(changed: dict[str, Any]) -> None:
     assert differences(history(), history(**changed))
 
 
+def _with_one_more(tombstones: Tombstones) -> Tombstones:
+    return Tombstones(tombstones.known.set("z", (Remove(path="z", data_change=True), 1)))
+
+
 def test_every_difference_of_the_facts_is_told() -> None:
     right = history()
     other = msgspec.structs.replace(METADATA, id="j")
@@ -107,7 +112,7 @@ def test_every_difference_of_the_facts_is_told() -> None:
         (dataclasses.replace(right, txns=empty().txns), "txns"),
         (dataclasses.replace(right, skips=empty().skips), "skips"),
         (
-            dataclasses.replace(right, tombstones=right.tombstones.set("z", (Remove(path="z", data_change=True), 1))),
+            dataclasses.replace(right, tombstones=_with_one_more(right.tombstones)),
             "z",
         ),
     ):

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from tarnlog.protocol.action_json import encode_action, from_object
 from tarnlog.protocol.actions import Action, MetaData, Protocol, Skip, Txn
-from tarnlog_server.codec.table_state import StateFacts, StateRemove
+from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateRemove
 
 ActionT = TypeVar("ActionT", bound=Action)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
@@ -70,7 +70,7 @@ def with_side_facts(
         metadata=metadata,
         txns=tuple(zip(txns, side.txn_versions, strict=True)),
         skips=tuple(from_body(Skip, skip) for skip in side.skips),
-        removes=tuple(removes),
+        removes=removes if isinstance(removes, LaterRemoves) else tuple(removes),
         truncation_length=side.truncation_length,
         version_put_id=side.put_id,
         version_sha256=side.version_sha256,

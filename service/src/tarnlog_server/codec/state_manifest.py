@@ -20,7 +20,7 @@ from tarnlog_server.codec import doc_mapping_registry
 from tarnlog_server.codec.damage import NO_SHA256, check_document, names_object, seal_document
 from tarnlog_server.codec.partition_bounds import PartitionBounds
 from tarnlog_server.codec.side_facts import SideFacts, body, from_body, side_facts, with_side_facts
-from tarnlog_server.codec.table_state import StateFacts, StateFile, StateRemove
+from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateFile, StateRemove
 from tarnlog_server.codec.version_file import CorruptObject, inflate
 
 FORMAT_VERSION = 1
@@ -97,6 +97,9 @@ class _Remove(Struct, frozen=True, kw_only=True, rename="camel"):
     remove: dict[str, Any] = {}
 
 
+_NO_REMOVES = Raw(b"[]")
+
+
 class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """The members without a default are in every writer's document; `metadata` is only in other writers'."""
 
@@ -120,7 +123,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     txns: list[Raw] = []
     txn_versions: list[int] = []
     skips: list[Raw] = []
-    removes: list[_Remove] = []
+    removes: Raw = _NO_REMOVES
     tombstone_versions: list[int] = []
     tombstones_added_at: list[int | None] = []
     dropped: bool = False
@@ -129,6 +132,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
+_REMOVES = msgspec.json.Decoder(list[_Remove])
 
 
 def encode_state_manifest(manifest: StateManifest) -> bytes:
@@ -154,7 +158,7 @@ def encode_state_manifest(manifest: StateManifest) -> bytes:
         protocol=msgspec.json.decode(body(facts.protocol)),
         meta_data=None if facts.metadata is None else msgspec.json.decode(body(facts.metadata)),
         txns=[body(txn) for txn, _ in facts.txns],
-        removes=[_remove_to_json(remove) for remove in facts.removes],
+        removes=_removes_to_json(facts.removes),
         tombstone_versions=versions,
         tombstones_added_at=_added_at(manifest.tombstones),
         **{name: getattr(side, name) for name in SideFacts.__struct_fields__},
@@ -180,10 +184,10 @@ def decode_state_manifest(key: str, version: int, data: bytes) -> StateManifest:
                 raise CorruptObject(key, "its checksum is missing")
             return _from_others(document)
         check_document(key, text, document.sha256)
-        return _from_ours(document)
+        return _from_ours(key, document)
 
 
-def _from_ours(document: _Document) -> StateManifest:
+def _from_ours(key: str, document: _Document) -> StateManifest:
     side = SideFacts(**{name: getattr(document, name) for name in SideFacts.__struct_fields__})
     facts = with_side_facts(
         side,
@@ -191,7 +195,7 @@ def _from_ours(document: _Document) -> StateManifest:
         cast(Protocol, from_object(Protocol, document.protocol)),
         None if document.meta_data is None else cast(MetaData, from_object(MetaData, document.meta_data)),
         [from_body(Txn, txn) for txn in document.txns],
-        [_remove_from_json(remove) for remove in document.removes],
+        LaterRemoves(lambda: _removes_from_json(key, document.removes)) if document.removes != _NO_REMOVES else (),
     )
     # Documents of before this member was written do not have it.
     added = document.tombstones_added_at or [None] * len(document.tombstones)
@@ -230,6 +234,16 @@ def foreign_facts(version: int, created_at: int, protocol_version: int, metadata
         action = cast(MetaData, from_object(MetaData, inner))
     protocol = Protocol(min_reader_version=protocol_version, min_writer_version=protocol_version)
     return StateFacts(version=version, timestamp=created_at, protocol=protocol, metadata=action)
+
+
+def _removes_to_json(removes: Iterable[StateRemove]) -> Raw:
+    stored = [_remove_to_json(remove) for remove in removes]
+    return Raw(msgspec.json.encode(stored)) if stored else _NO_REMOVES
+
+
+def _removes_from_json(key: str, stored: Raw) -> list[StateRemove]:
+    with names_object(key, "a remove"):
+        return [_remove_from_json(remove) for remove in _REMOVES.decode(stored)]
 
 
 def _remove_to_json(remove: StateRemove) -> _Remove:

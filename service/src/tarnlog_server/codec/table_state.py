@@ -7,7 +7,8 @@ lacks them is foreign: it may be read, but never anchors a floor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import overload
 
 from msgspec import Struct
 
@@ -34,6 +35,37 @@ class StateRemove(Struct, frozen=True, gc=False):
     remove: Remove
 
 
+class LaterRemoves(Sequence[StateRemove]):
+    """Removes of a state whose bytes were checked, decoded when somebody asks: most who open a table never do."""
+
+    def __init__(self, decode: Callable[[], Iterable[StateRemove]]) -> None:
+        self._decode: Callable[[], Iterable[StateRemove]] | None = decode
+        self._found: tuple[StateRemove, ...] | None = None
+
+    def _all(self) -> tuple[StateRemove, ...]:
+        decode, found = self._decode, self._found  # in this order: another thread sets them in the other
+        if found is None:
+            assert decode is not None  # it goes only when they are found
+            found = self._found = tuple(decode())
+            self._decode = None
+        return found
+
+    @overload
+    def __getitem__(self, index: int) -> StateRemove: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[StateRemove, ...]: ...
+    def __getitem__(self, index: int | slice) -> StateRemove | tuple[StateRemove, ...]:
+        return self._all()[index]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, LaterRemoves) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class StateFacts(Struct, frozen=True, kw_only=True):
     """What replay needs besides the live files.
 
@@ -47,7 +79,7 @@ class StateFacts(Struct, frozen=True, kw_only=True):
     metadata: MetaData | None
     txns: tuple[tuple[Txn, int], ...] = ()
     skips: tuple[Skip, ...] = ()
-    removes: tuple[StateRemove, ...] = ()
+    removes: Sequence[StateRemove] = ()
     truncation_length: int | None = None
     version_put_id: str | None = None
     version_sha256: str | None = None

@@ -16,6 +16,7 @@ from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.stats_truncation import recorded_length
 from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.tombstones import Tombstones
 from tarnlog_server.core.version_record import VersionRecord
 
 NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
@@ -36,7 +37,7 @@ class Snapshot:
     metadata: MetaData | None
     txns: immutables.Map[str, tuple[Txn, int]]
     skips: immutables.Map[str, Skip]
-    tombstones: immutables.Map[str, tuple[Remove, int]]
+    tombstones: Tombstones
     files: FileLog
     length: int
     num_files: int
@@ -75,7 +76,7 @@ def empty(version: int = -1) -> Snapshot:
         metadata=None,
         txns=nothing,  # type: ignore[arg-type]
         skips=nothing,  # type: ignore[arg-type]
-        tombstones=nothing,  # type: ignore[arg-type]
+        tombstones=Tombstones(),
         files=FileLog(),
         length=0,
         num_files=0,
@@ -102,7 +103,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         raise ReplayError(f"attempted to replay version {record.version}, but the state is at version {state.version}")
     files = state.files
     protocol, metadata = state.protocol, state.metadata
-    txns, skips, tombstones = state.txns, state.skips, state.tombstones
+    txns, skips, tombstones = state.txns, state.skips, state.tombstones.known
     num_files, total_bytes, truncation = state.num_files, state.total_bytes, state.truncation
     counted, uncounted = state.counted_records, state.files_without_count
     removed: dict[str, Add | None] = {}
@@ -154,7 +155,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         metadata=metadata,
         txns=txns,
         skips=skips,
-        tombstones=tombstones,
+        tombstones=state.tombstones if tombstones is state.tombstones.known else Tombstones(tombstones),
         files=files,
         length=len(files),
         num_files=num_files,

@@ -14,6 +14,7 @@ from tarnlog.protocol.actions import Add, MetaData
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, CommitIds
 from tarnlog_server.core.replay import Snapshot, append
 from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.tombstones import Tombstones
 from tarnlog_server.core.version_record import VersionRecord
 
 
@@ -194,10 +195,10 @@ class SnapshotTracker:
         ]
         if not expired:
             return snapshot
-        tombstones = snapshot.tombstones.mutate()
+        tombstones = snapshot.tombstones.known.mutate()
         for key in expired:
             del tombstones[key]
-        return dataclasses.replace(snapshot, tombstones=tombstones.finish())
+        return dataclasses.replace(snapshot, tombstones=Tombstones(tombstones.finish()))
 
     def _without_dead_rows(self, snapshot: Snapshot) -> Snapshot:
         """Give dead rows back once they outnumber the live ones: amortised O(1) a removal."""

@@ -15,6 +15,7 @@ from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.stats_truncation import recorded_length
 from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.tombstones import Tombstones
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -27,9 +28,6 @@ def snapshot_of(state: State) -> Snapshot:
         files, total, counted, uncounted = _logged(state.files)
     txns: dict[str, tuple[Txn, int]] = {txn.app_id: (txn, version) for txn, version in facts.txns}
     skips: dict[str, Skip] = {path_key(skip.path): skip for skip in facts.skips}
-    tombstones: dict[str, tuple[Remove, int]] = {
-        path_key(removed.path): (removed.remove, removed.version) for removed in facts.removes
-    }
     return Snapshot(
         version=facts.version,
         timestamp=facts.timestamp,
@@ -37,7 +35,7 @@ def snapshot_of(state: State) -> Snapshot:
         metadata=facts.metadata,
         txns=immutables.Map(txns),
         skips=immutables.Map(skips),
-        tombstones=immutables.Map(tombstones),
+        tombstones=Tombstones(make=lambda: _removed(facts)),
         files=files,
         length=len(files),
         num_files=files.live_count,
@@ -47,6 +45,10 @@ def snapshot_of(state: State) -> Snapshot:
         dropped=facts.dropped,
         truncation=_truncation(facts),
     )
+
+
+def _removed(facts: StateFacts) -> dict[str, tuple[Remove, int]]:
+    return {path_key(removed.path): (removed.remove, removed.version) for removed in facts.removes}
 
 
 def _truncation(facts: StateFacts) -> int:
