@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest revision in `migrations/`: what this release works with. Known here, so that an index that is up to date
 opens without loading Alembic."""
 REVISION_TABLE = "tarnlog_revision"
@@ -74,6 +74,17 @@ skips = Table(
     Column("skip", Text, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
+
+leases = Table(
+    "tarnlog_leases",
+    metadata,
+    Column("warehouse", Text, primary_key=True),
+    Column("table", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("until", Double, nullable=False),
+)
+"""Which replica writes which table, until when by the clock of the database, in epoch seconds."""
 
 OF_A_TABLE = (versions, commits, txns, skips)
 """What has rows of a table."""

@@ -1,0 +1,90 @@
+"""Leases in the database of the index, one row a table. The database's clock decides when one has run out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Double, bindparam, delete, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tarnlog_server.adapters.sql_engine import Database
+from tarnlog_server.adapters.sql_schema import leases
+from tarnlog_server.ports.index import IndexUnavailable
+from tarnlog_server.ports.leases import Lease, LeasesUnavailable, Owner
+
+FORGOTTEN_SECONDS = 86_400.0
+"""Rows of leases that ran out this long ago are swept away by whoever gives one up."""
+
+
+class SqlLeases:
+    """The leases of one warehouse. The engine is the index's: it is neither prepared nor closed here, except that a
+    schema that is missing, as after the database was dropped, is asked for.
+    """
+
+    def __init__(self, database: Database, warehouse: str) -> None:
+        self._database = database
+        self._warehouse = warehouse
+        self._now: ColumnElement[float] = (
+            (func.julianday("now", type_=Double) - 2440587.5) * 86400.0
+            if database.is_sqlite
+            else func.extract("epoch", func.clock_timestamp()).cast(Double)
+        )
+        self._failed = False
+
+    async def hold(self, owner: Owner, tables: Iterable[str], seconds: float) -> dict[str, Lease]:
+        wanted = sorted(set(tables))  # in one order: two replicas must not wait for each other's rows
+        if not wanted:
+            return {}
+        async with self._asked() as connection:
+            await self._take(connection, owner, wanted, seconds)
+            return await self._found(connection, wanted)
+
+    async def owners(self, tables: Iterable[str]) -> dict[str, Lease]:
+        async with self._asked() as connection:
+            return await self._found(connection, list(tables))
+
+    async def release(self, owner: Owner, tables: Iterable[str]) -> None:
+        ours = leases.c.table.in_(list(tables)) & (leases.c.owner == owner.id)
+        old = leases.c.until < self._now - FORGOTTEN_SECONDS
+        async with self._asked() as connection:
+            await connection.execute(delete(leases).where(leases.c.warehouse == self._warehouse, or_(ours, old)))
+
+    async def close(self) -> None:
+        """The engine is closed by whoever made it."""
+
+    async def _take(self, connection: AsyncConnection, owner: Owner, tables: list[str], seconds: float) -> None:
+        insert: Any = (sqlite if self._database.is_sqlite else postgresql).insert(leases)
+        values = {"warehouse": self._warehouse, "table": bindparam("of_table"), "owner": owner.id, "url": owner.url}
+        insert = insert.values(**values, until=self._now + seconds)
+        free = or_(
+            leases.c.until <= self._now, leases.c.owner == insert.excluded.owner, leases.c.url == insert.excluded.url
+        )
+        changed = {name: insert.excluded[name] for name in ("owner", "url", "until")}
+        taking = insert.on_conflict_do_update(
+            index_elements=[leases.c.warehouse, leases.c.table], set_=changed, where=free
+        )
+        await connection.execute(taking, [{"of_table": table} for table in tables])
+
+    async def _found(self, connection: AsyncConnection, tables: list[str]) -> dict[str, Lease]:
+        left = (leases.c.until - self._now).label("left")
+        rows = await connection.execute(
+            select(leases.c.table, leases.c.owner, leases.c.url, left).where(
+                leases.c.warehouse == self._warehouse, leases.c.table.in_(tables), left > 0
+            )
+        )
+        return {table: Lease(Owner(owner, url), float(seconds)) for table, owner, url, seconds in rows}
+
+    @contextlib.asynccontextmanager
+    async def _asked(self) -> Any:
+        try:
+            if self._failed:
+                await self._database.prepare()
+            async with self._database.begin() as connection:
+                yield connection
+            self._failed = False
+        except IndexUnavailable as error:
+            self._failed = True
+            raise LeasesUnavailable(str(error)) from error
