@@ -55,13 +55,6 @@ async def test_files_in_pages_of_one_version(api: Api, table: str, filled: objec
     assert [file["path"] for file in at_one["files"]] == ["a", "b"]
 
 
-async def test_arrow_is_not_offered_yet(api: Api, table: str) -> None:
-    answer = await api.get(f"{table}/files", headers={"accept": "application/vnd.apache.arrow.stream"})
-    assert (answer.status_code, slug(answer)) == (406, "not-acceptable")
-    both = "application/vnd.apache.arrow.stream, application/json;q=0.5"
-    assert (await api.get(f"{table}/files", headers={"accept": both})).status_code == 200
-
-
 async def test_large_answers_are_packed(api: Api, table: str) -> None:
     await api.append(*(f"file-{number}" for number in range(200)))
     plain = await api.get(f"{table}/files", headers={"accept-encoding": "identity"})

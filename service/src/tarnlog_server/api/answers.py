@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tarnlog.protocol.action_json import encode_action
 from tarnlog.protocol.actions import WIRE_NAMES
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.arrow_stream import MEDIA_TYPE
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.plans import ArrowPlan
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -22,6 +25,7 @@ COMPRESS_ABOVE = 4096
 OFF_LOOP_ABOVE = 128 * 1024
 
 _ENCODER = msgspec.json.Encoder()
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
 
 
 class Plain:
@@ -55,6 +59,22 @@ async def large_answer(request: Request, world: World, content: Any, headers: di
         if "etag" in headers:
             headers["etag"] = headers["etag"][:-1] + '-gzip"'  # other bytes, so another strong tag
     return Response(body, 200, headers, JSON)
+
+
+def wants_arrow(request: Request) -> bool:
+    """Whether a client asks for an Arrow stream, and does not like JSON better."""
+    weights = {MEDIA_TYPE: 0.0, JSON: 0.0}
+    for item in request.headers.get("accept", "").lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        if name in weights:
+            weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+            weights[name] = float(weight) if _WEIGHT.fullmatch(weight) else 1.0
+    return weights[MEDIA_TYPE] > 0 and weights[MEDIA_TYPE] >= weights[JSON]
+
+
+def arrow_answer(plan: ArrowPlan) -> Response:
+    """Files as an Arrow stream, sent while it is made. A connection that breaks before its end is how a fault shows."""
+    return StreamingResponse(plan.chunks, 200, {"vary": "Accept"}, MEDIA_TYPE)
 
 
 def accepts_gzip(header: str) -> bool:

@@ -21,6 +21,7 @@ from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
 from tarnlog_server.api.operation import Operation, OperationRoute
 from tarnlog_server.api.operations import OperationRoutes
+from tarnlog_server.api.plans import PlanRoutes
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.api.service import ServiceRoutes
 from tarnlog_server.api.sessions import SessionRoutes
@@ -90,6 +91,7 @@ def create_app(
         *CommitRoutes(coordinator, settings.limits).operations(),
         *TableRoutes(coordinator, settings.limits).operations(),
         *SnapshotRoutes(coordinator).operations(),
+        *PlanRoutes(coordinator, settings.limits).operations(),
         *ChangeRoutes(coordinator, readiness).operations(),
         *SkipRoutes(coordinator, settings.limits).operations(),
         *StateRoutes(coordinator, settings.limits).operations(),

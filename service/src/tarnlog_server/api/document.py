@@ -118,6 +118,8 @@ def _responses(operation: Operation) -> dict[int, dict[str, Any]]:
         if result.type is not None:
             content = {"schema": _schema(result.type), "example": result.example}
             answers[status]["content"] = {result.media: content}
+            if result.or_media is not None:
+                answers[status]["content"][result.or_media] = {"schema": {"type": "string", "format": "binary"}}
         elif result.media != "application/json":
             answers[status]["content"] = {result.media: {"schema": {"type": "string"}}}
     by_status: dict[int, list[str]] = {}

@@ -40,6 +40,8 @@ class Result(Struct, frozen=True):
     type: Any = None
     example: Any = None
     media: str = "application/json"
+    or_media: str | None = None
+    """Another form of the same, for clients that ask for it."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):

@@ -9,17 +9,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tarnlog.protocol.actions import Txn
-from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.api.answers import entity_tag, flat, json_answer, large_answer, not_modified
+from tarnlog.protocol.plans import PlanRequest
+from tarnlog_server.api.answers import (
+    arrow_answer,
+    entity_tag,
+    flat,
+    json_answer,
+    large_answer,
+    not_modified,
+    wants_arrow,
+)
 from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import ADD, SNAPSHOT
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.parameters import At, AtPaged, Fresh
+from tarnlog_server.codec.arrow_stream import MEDIA_TYPE
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.snapshots import FilesPage, SnapshotView
 
 _TAG = "reads"
-_ARROW = "application/vnd.apache.arrow.stream"
 
 
 class TxnView(Struct, frozen=True, rename="camel"):
@@ -47,9 +55,9 @@ class SnapshotRoutes:
 
     async def files(self, request: Request) -> Response:
         query = query_as(request.scope["query_string"], AtPaged)
-        accept = request.headers.get("accept", "")
-        if _ARROW in accept and "json" not in accept and "*/*" not in accept:
-            raise ProblemError("not-acceptable", "this release lists files as application/json only")
+        if wants_arrow(request):
+            asked = PlanRequest(version=query.version, max_staleness_seconds=query.max_staleness_seconds)
+            return arrow_answer(await self._coordinator.plans.arrow(table_of(request), asked, query.moment))
         page = await self._coordinator.snapshots.files(
             table_of(request), query.version, query.moment, query.max_staleness_seconds, query.limit, query.cursor
         )
@@ -85,12 +93,18 @@ class SnapshotRoutes:
                 endpoint=self.files,
                 tag=_TAG,
                 summary="The files of a version",
-                description="Live files in the order they were added. Every page of one list is of the same version.",
+                description="Live files in the order they were added. Every page of one list is of the same version. "
+                "With `Accept: application/vnd.apache.arrow.stream`, all of them as one Arrow stream.",
                 query=AtPaged,
                 results={
-                    200: Result("A page of files", FilesPage, {"version": 13, "files": [ADD], "next": None}),
+                    200: Result(
+                        "A page of files",
+                        FilesPage,
+                        {"version": 13, "files": [ADD], "next": None},
+                        or_media=MEDIA_TYPE,
+                    ),
                 },
-                problems=("version-not-found", "version-expired", "not-acceptable"),
+                problems=("version-not-found", "version-expired"),
             ),
             Operation(
                 id="getTxn",

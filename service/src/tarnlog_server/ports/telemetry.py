@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from tarnlog.protocol.plans import Ledger
+
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """Which request is served: every line that is logged for it says so."""
 
@@ -43,6 +45,9 @@ class Telemetry:
 
     def table_opened(self, source: str, seconds: float) -> None:
         """A table was opened from a state of this format, or by `replay`."""
+
+    def plan_ended(self, source: str, seconds: float, ledger: Ledger) -> None:
+        """A scan was planned from `memory` or from `storage`; how many files each step left."""
 
     def state_broken(self, kind: str) -> None:
         """A state of this format could not be believed and was passed over."""

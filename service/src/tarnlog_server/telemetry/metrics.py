@@ -12,6 +12,7 @@ from importlib import metadata
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from tarnlog.protocol.plans import Ledger
 from tarnlog_server.ports.telemetry import Telemetry
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -78,6 +79,12 @@ class PrometheusTelemetry(Telemetry):
         )
         self._state_sizes = Histogram(
             "tarnlog_state_size_bytes", "Bytes sent for one state", ["format"], buckets=SIZES, registry=registry
+        )
+        self._plan_seconds = Histogram(
+            "tarnlog_plan_seconds", "How long planning a scan took", ["source"], buckets=SECONDS, registry=registry
+        )
+        self._plan_files = Counter(
+            "tarnlog_planned_files", "Files of planned scans by what became of them", ["fate"], registry=registry
         )
         self._broken = Counter(
             "tarnlog_states_broken", "States that were not believed and passed over", ["format"], registry=registry
@@ -164,6 +171,17 @@ class PrometheusTelemetry(Telemetry):
     def table_opened(self, source: str, seconds: float) -> None:
         self._opened.labels(source).inc()
         self._open_seconds.labels(source).observe(seconds)
+
+    def plan_ended(self, source: str, seconds: float, ledger: Ledger) -> None:
+        self._plan_seconds.labels(source).observe(seconds)
+        steps = (
+            ("partition", ledger.files_total - ledger.files_after_partition_pruning),
+            ("statistics", ledger.files_after_partition_pruning - ledger.files_after_data_skipping),
+            ("cooldown", ledger.files_after_data_skipping - ledger.files_after_cooldowns),
+            ("kept", ledger.files_after_cooldowns),
+        )
+        for fate, files in steps:
+            self._plan_files.labels(fate).inc(max(0, files))
 
     def state_broken(self, kind: str) -> None:
         self._broken.labels(kind).inc()

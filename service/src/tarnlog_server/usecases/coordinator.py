@@ -16,6 +16,7 @@ from tarnlog_server.usecases.lanes import Lanes, LaneSizes
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.partition_sizes import PartitionSizes
+from tarnlog_server.usecases.plans import Plans
 from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
 from tarnlog_server.usecases.repair import Repair
@@ -65,6 +66,7 @@ class Coordinator:
         records = Records(self.caches)
         self.commits = Commits(self.open_tables)
         self.snapshots = Snapshots(self.open_tables, records, self.caches)
+        self.plans = Plans(self.snapshots, world, telemetry)
         self.history = History(self.open_tables, records)
         self.partitions = PartitionSizes(self.open_tables)
         self.skips = Skips(self.open_tables, self.commits)

@@ -1,0 +1,98 @@
+"""Planning scans over HTTP: which files a reader has to read for a filter, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tarnlog.protocol.plans import PlanRequest
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.api.answers import arrow_answer, flat, large_answer, wants_arrow
+from tarnlog_server.api.bodies import BodyLimits, read_body
+from tarnlog_server.api.decoding import body_as, query_as, refused
+from tarnlog_server.api.examples import ADD
+from tarnlog_server.api.operation import Operation, Result, table_of
+from tarnlog_server.api.parameters import MAX_INT, NoQuery, epoch_ms
+from tarnlog_server.codec.arrow_stream import MEDIA_TYPE
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.plans import PlanPage
+
+MAX_BODY = 2 * 1024 * 1024
+"""A filter of ten thousand values is far smaller; what is larger would only keep the service busy."""
+_PLAN = msgspec.json.Decoder(PlanRequest)
+_EXAMPLE: dict[str, Any] = {"filter": "day = '2024-01-01' AND id BETWEEN 5 AND 9"}
+_PAGE: dict[str, Any] = {
+    "version": 13,
+    "files": [ADD],
+    "next": None,
+    "ledger": {
+        "manifestsTotal": 4,
+        "manifestsPruned": 3,
+        "filesTotal": 4000,
+        "filesAfterPartitionPruning": 12,
+        "filesAfterDataSkipping": 1,
+        "filesAfterCooldowns": 1,
+    },
+}
+
+
+class PlanRoutes:
+    """The operation that plans."""
+
+    def __init__(self, coordinator: Coordinator, limits: BodyLimits) -> None:
+        self._coordinator = coordinator
+        self._limits = BodyLimits(sent=min(MAX_BODY, limits.sent), inflated=min(MAX_BODY, limits.inflated))
+
+    async def plan(self, request: Request) -> Response:
+        query_as(request.scope["query_string"], NoQuery)
+        body = await read_body(request, self._limits, self._coordinator.world)
+        asked = body_as(_PLAN, body) if body else PlanRequest()
+        plans = self._coordinator.plans
+        if wants_arrow(request):
+            if asked.explain or asked.cursor is not None:
+                raise ProblemError("not-acceptable", "an Arrow stream has no pages and explains nothing: ask for JSON")
+            return arrow_answer(await plans.arrow(table_of(request), asked, _moment(asked)))
+        page = await plans.page(table_of(request), asked, _moment(asked))
+        content = {"version": page.version, "files": [flat(add) for add in page.files], "next": page.next}
+        content["ledger"] = page.ledger
+        if page.explain is not msgspec.UNSET:
+            content["explain"] = page.explain
+        return await large_answer(request, self._coordinator.world, content)
+
+    def operations(self) -> list[Operation]:
+        """What is served here."""
+        return [
+            Operation(
+                id="planScan",
+                method="POST",
+                path="/v1/tables/{table}/plan",
+                endpoint=self.plan,
+                tag="reads",
+                summary="The files to read for a filter",
+                description="The files of one version that may hold rows which a filter wants, in the order they were "
+                "added; none that could is left out, and the reader still applies the filter. `ledger` counts what "
+                "each step left. With `explain`, pages go through all files and say why each was kept or dropped. With "
+                "`Accept: application/vnd.apache.arrow.stream`, all of them as one Arrow stream, with the version and "
+                "the ledger in the schema's metadata.",
+                body=PlanRequest,
+                body_optional=True,
+                example=_EXAMPLE,
+                results={200: Result("A page of files", PlanPage, _PAGE, or_media=MEDIA_TYPE)},
+                problems=("filter-invalid", "version-not-found", "version-expired", "not-acceptable"),
+            ),
+        ]
+
+
+def _moment(asked: PlanRequest) -> int | None:
+    if asked.timestamp is None:
+        return None
+    if asked.version is not None:
+        raise refused("request-invalid", "/timestamp", "give version or timestamp, not both")
+    if isinstance(asked.timestamp, str):
+        return epoch_ms(asked.timestamp)
+    if not 0 <= asked.timestamp <= MAX_INT:
+        raise refused("request-invalid", "/timestamp", "epoch milliseconds are a whole number from 0 up")
+    return asked.timestamp

@@ -1,0 +1,45 @@
+"""Which manifests of a state a filter may leave out, by the bounds that the state keeps of them.
+
+A manifest is asked as a file would be: its bounds span the values of all its files. A column without bounds excludes
+nothing. Bounds of other writers hold only as far as their order is known: they are not used.
+"""
+
+from __future__ import annotations
+
+from tarnlog.protocol.actions import MetaData
+from tarnlog.protocol.predicates import Predicate
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
+from tarnlog_server.core.file_filter import Leaf, proof
+from tarnlog_server.core.finalize import schema_of
+from tarnlog_server.core.match import file_filter
+
+
+class ManifestFilter:
+    """A filter, asked of manifests. `metadata` is that of the version that is planned."""
+
+    def __init__(self, predicate: Predicate, metadata: MetaData | None, truncation: int = DEFAULT_TRUNCATION) -> None:
+        """Raises PredicateError."""
+        schema = schema_of(metadata.schema_string if metadata is not None else "")
+        self._tree = file_filter(predicate, schema, (), truncation)
+
+    def may_hold(self, info: ManifestInfo) -> bool:
+        """Whether a file of this manifest may hold a match."""
+        return self.decided(info)[0]
+
+    def kept(self, state: StateManifest) -> list[ManifestInfo]:
+        """The manifests of a state that have to be read."""
+        return [info for info in state.manifests if not state.ours or self.may_hold(info)]
+
+    def decided(self, info: ManifestInfo) -> tuple[bool, tuple[Leaf, ...]]:
+        """The same, with the comparisons that decided it."""
+        low, high = bounds_of(info)
+        return proof(self._tree, {}, low, high)
+
+
+def bounds_of(info: ManifestInfo) -> tuple[dict[str, str], dict[str, str]]:
+    """The least and greatest values of a manifest's columns, where it tells both."""
+    bounds = {name: bound for name, bound in (info.partition_bounds or {}).items() if bound.min is not None}
+    low = {name: bound.min for name, bound in bounds.items() if bound.min is not None and bound.max is not None}
+    high = {name: bound.max for name, bound in bounds.items() if bound.min is not None and bound.max is not None}
+    return low, high

@@ -1,0 +1,66 @@
+"""Filters as requests carry them, made into one tree that is checked against a table's schema."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tarnlog.protocol.actions import MetaData
+from tarnlog.protocol.predicates import Predicate, PredicateError, parse_predicate
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.core.finalize import schema_of
+from tarnlog_server.core.match import check_predicate
+from tarnlog_server.ports.world import World
+
+Filter: TypeAlias = str | dict[str, Any] | None
+OFF_LOOP_ABOVE = 2048
+"""Characters of SQL above which parsing takes longer than the way to a thread and back."""
+
+
+async def understood(asked: Filter, metadata: MetaData | None, world: World) -> Predicate | None:
+    """The tree of a filter; None for one that every row passes. ProblemError `filter-invalid`."""
+    if asked is None:
+        return None
+    if isinstance(asked, str) and len(asked) > OFF_LOOP_ABOVE:
+        return await world.run_blocking(lambda: _understood(asked, metadata))
+    return _understood(asked, metadata)
+
+
+def digest_of(*asked: object) -> str:
+    """A short name of what was asked: pages of one listing must have been asked the same."""
+    return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+
+
+def filter_problem(error: PredicateError) -> ProblemError:
+    """What a client is told about a filter: where it is wrong, and what to write instead."""
+    pointer = f"/filter{error.pointer}"
+    fault: dict[str, Any] = {"pointer": pointer, "message": error.message}
+    position = getattr(error, "position", None)
+    where = pointer
+    if position is not None:
+        fault["position"] = position
+        where = f"{pointer}, at character {position}"
+    return ProblemError("filter-invalid", f"{where}: {error.message}", errors=[fault])
+
+
+def _understood(asked: str | dict[str, Any], metadata: MetaData | None) -> Predicate | None:
+    # The SQL reader takes a fifth of a second to load, and a replica that only commits needs none.
+    from tarnlog_server.codec.sql_filter import EVERYTHING, parse_sql_filter
+
+    schema = schema_of(metadata.schema_string if metadata is not None else "")
+    try:
+        if not isinstance(asked, str):
+            tree = parse_predicate(asked)
+            check_predicate(tree, schema)
+            return tree
+        tree = parse_sql_filter(asked, schema)
+        try:
+            check_predicate(tree, schema)
+        except PredicateError as error:
+            # Its pointer is into a tree that the client never saw.
+            raise PredicateError("", error.message) from None
+    except PredicateError as error:
+        raise filter_problem(error) from None
+    return None if tree == EVERYTHING else tree

@@ -1,0 +1,249 @@
+"""Planning a scan: which files of a version may hold rows that a filter wants, in pages or as one Arrow stream.
+
+Every page of a plan is of one version and asked at one time: a cursor names the version, the last file, what was asked
+and when, so any replica goes on where another stopped. A plan never leaves out a file that could match.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tarnlog.protocol.actions import Add
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.paths import path_key
+from tarnlog.protocol.plans import ExplainedManifest, Explanation, Ledger, PlanRequest
+from tarnlog.protocol.predicates import Predicate
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.add_arrow import BATCH_ROWS, arrow_batches, arrow_schema
+from tarnlog_server.codec.arrow_stream import ArrowStream
+from tarnlog_server.codec.manifest_filter import ManifestFilter
+from tarnlog_server.codec.scan_rows import Pruned, adds, prune, rows_at
+from tarnlog_server.codec.state_manifest import StateManifest
+from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
+from tarnlog_server.usecases.explained import explained_files, explained_manifests
+from tarnlog_server.usecases.filters import digest_of, understood
+from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.skips import active_cooldowns
+from tarnlog_server.usecases.snapshots import Snapshots
+
+OFF_LOOP_FROM = 2000
+"""Files from which on pruning, or making actions of them, goes to a thread: requests of others must not wait for it."""
+KEPT_PLANS, KEPT_SECONDS = 8, 60.0
+"""Plans that are kept for their next page, and for how long: without them every page prunes again."""
+T = TypeVar("T")
+
+
+class PlanPage(Struct, frozen=True, rename="camel"):
+    """Some of the files to read; `next` continues at the same version. `explain` only where it was asked for."""
+
+    version: int
+    files: tuple[Add, ...]
+    next: str | None
+    ledger: Ledger
+    explain: Explanation | UnsetType = UNSET
+
+
+class ArrowPlan(Struct, frozen=True):
+    """All files to read, as the bytes of an Arrow stream; `chunks` can be iterated once."""
+
+    version: int
+    ledger: Ledger
+    chunks: AsyncIterator[bytes]
+
+
+class _Cursor(Struct, frozen=True):
+    v: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    a: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+    k: str
+    t: str
+    h: str
+    n: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    m: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Scan:
+    """A plan of which pages can be made."""
+
+    snapshot: Snapshot
+    predicate: Predicate | None
+    rows: Sequence[int]
+    """What is left, cooldowns considered; ascending."""
+    cooling: dict[int, int]
+    """Rows that are left alone, and until when."""
+    ledger: Ledger
+    manifests: tuple[ExplainedManifest, ...]
+    now_ms: int
+
+
+class Plans:
+    """The verbs of planning."""
+
+    def __init__(self, snapshots: Snapshots, world: World, telemetry: Telemetry) -> None:
+        self._snapshots = snapshots
+        self._world = world
+        self._telemetry = telemetry
+        self._kept: OrderedDict[tuple[str, int, str, int], tuple[float, _Scan]] = OrderedDict()
+
+    async def page(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> PlanPage:
+        """One page. Costs pruning once for the whole plan, then the files of the page. Raises ProblemError.
+
+        With `explain` a page goes through all files, dropped ones included, `limit` of them.
+        """
+        digest = digest_of(asked.filter, asked.exclude_cooldowns, asked.explain)
+        after: _Cursor | None = None
+        version = asked.version
+        if asked.cursor is not None:
+            after = decode_cursor(asked.cursor, _Cursor)
+            if after.h != digest:
+                detail = "the cursor is of another plan; send the filter and the options that its first page had"
+                raise ProblemError("request-invalid", detail, errors=[{"pointer": "/cursor", "message": detail}])
+            version, timestamp = after.v, None
+        live, snapshot = await self._at(name, version, timestamp, asked.max_staleness_seconds)
+        if after is not None:
+            check_table(after.t, snapshot)
+        scan = await self._scan(live, snapshot, asked, digest, after)
+        start = 0 if after is None else snapshot.files.row_after(after.a, after.k)
+        found = await self._off_loop(
+            min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, first=after is None)
+        )
+        if found.last is None:
+            self._kept.pop((live.location, snapshot.version, digest, scan.now_ms), None)
+            return PlanPage(snapshot.version, found.files, None, scan.ledger, found.explain)
+        self._keep((live.location, snapshot.version, digest, scan.now_ms), scan)
+        row, path = found.last
+        where = _Cursor(
+            snapshot.version,
+            snapshot.files.added_at(row),
+            path_key(path),
+            snapshot.table_id or "",
+            digest,
+            scan.now_ms,
+            (scan.ledger.manifests_total, scan.ledger.manifests_pruned),
+        )
+        return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, found.explain)
+
+    async def arrow(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> ArrowPlan:
+        """All files of a plan as one stream, made while it is read. Raises ProblemError."""
+        live, snapshot = await self._at(name, asked.version, timestamp, asked.max_staleness_seconds)
+        scan = await self._scan(live, snapshot, asked, "", None)
+        schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows))
+        told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
+        schema = schema.with_metadata({**(schema.metadata or {}), **told})
+        return ArrowPlan(snapshot.version, scan.ledger, self._chunks(scan, schema))
+
+    async def _chunks(self, scan: _Scan, schema: pa.Schema) -> AsyncIterator[bytes]:
+        stream = ArrowStream(schema)
+        batches = arrow_batches(scan.snapshot, scan.rows, schema)
+        left = len(scan.rows)
+        while left > 0:
+            chunk = await self._off_loop(min(left, BATCH_ROWS), lambda: stream.chunk(next(batches)))
+            left -= BATCH_ROWS
+            yield chunk
+        yield stream.end()
+
+    async def _at(
+        self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None
+    ) -> tuple[LiveTable, Snapshot]:
+        table, snapshot = await self._snapshots.at(name, version, timestamp, max_staleness)
+        return table.live, snapshot
+
+    async def _scan(
+        self, live: LiveTable, snapshot: Snapshot, asked: PlanRequest, digest: str, after: _Cursor | None
+    ) -> _Scan:
+        now_ms = self._world.now_ms() if after is None else after.n
+        kept = self._kept.get((live.location, snapshot.version, digest, now_ms))
+        if after is not None and kept is not None and kept[1].snapshot is snapshot:
+            return kept[1]
+        started = self._world.monotonic()
+        predicate = await understood(asked.filter, snapshot.metadata, self._world)
+        pruned = await self._off_loop(snapshot.num_files, lambda: prune(snapshot, predicate))
+        manifests = _manifests(live, snapshot, predicate)
+        counted = (len(manifests), sum(not one.kept for one in manifests)) if after is None else after.m
+        cooling: dict[int, int] = {}
+        if asked.exclude_cooldowns:
+            cooling = _cooling(snapshot, now_ms)
+        rows = pruned.rows if not cooling else array("q", (row for row in pruned.rows if row not in cooling))
+        ledger = _ledger(pruned, len(rows), counted)
+        if after is None:
+            self._telemetry.plan_ended("memory", self._world.monotonic() - started, ledger)
+        return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms)
+
+    def _keep(self, key: tuple[str, int, str, int], scan: _Scan) -> None:
+        now = self._world.monotonic()
+        self._kept[key] = (now, scan)
+        self._kept.move_to_end(key)
+        for old in [key for key, (since, _) in self._kept.items() if now - since > KEPT_SECONDS]:
+            del self._kept[old]
+        while len(self._kept) > KEPT_PLANS:
+            self._kept.popitem(last=False)
+
+    async def _off_loop(self, files: int, work: Callable[[], T]) -> T:
+        return work() if files < OFF_LOOP_FROM else await self._world.run_blocking(work)
+
+
+class _Found(Struct, frozen=True):
+    files: tuple[Add, ...]
+    explain: Explanation | UnsetType
+    last: tuple[int, str] | None
+    """The row and the path that the next page goes on after; None when there is none."""
+
+
+def _page(scan: _Scan, asked: PlanRequest, start: int, *, first: bool) -> _Found:
+    if asked.explain:
+        return _explained_page(scan, asked.limit, start, first=first)
+    at = bisect_left(scan.rows, start)
+    rows = scan.rows[at : at + asked.limit]
+    files = tuple(adds(scan.snapshot, rows))
+    more = at + len(rows) < len(scan.rows)
+    return _Found(files, UNSET, (rows[-1], files[-1].path) if more else None)
+
+
+def _explained_page(scan: _Scan, limit: int, start: int, *, first: bool) -> _Found:
+    lines = explained_files(scan.snapshot, scan.predicate, scan.cooling, start, limit + 1)
+    shown = lines[:limit]
+    files = tuple(adds(scan.snapshot, [row for row, line in shown if line.kept]))
+    told = Explanation(
+        files=tuple(line for _, line in shown),
+        manifests=scan.manifests if first else (),
+    )
+    return _Found(files, told, (shown[-1][0], shown[-1][1].path) if len(lines) > limit else None)
+
+
+def _cooling(snapshot: Snapshot, now_ms: int) -> dict[int, int]:
+    """The rows that are left alone at a time, and until when."""
+    until = active_cooldowns(snapshot, now_ms)
+    by_key = {path_key(path): time for path, time in until.items()}
+    return {row: by_key[path_key(snapshot.files.file(row).path)] for row in rows_at(snapshot, until)}
+
+
+def _manifests(live: LiveTable, snapshot: Snapshot, predicate: Predicate | None) -> tuple[ExplainedManifest, ...]:
+    """What the newest state below the snapshot keeps of its manifests, asked as a plan from storage asks them."""
+    state: StateManifest | None = live.base.manifest if live.base is not None else None
+    if state is None or state.facts.version > snapshot.version:
+        return ()
+    asking = None if predicate is None else ManifestFilter(predicate, snapshot.metadata, snapshot.truncation)
+    return explained_manifests(state, asking)
+
+
+def _ledger(pruned: Pruned, left: int, manifests: tuple[int, int]) -> Ledger:
+    return Ledger(
+        manifests_total=manifests[0],
+        manifests_pruned=manifests[1],
+        files_total=pruned.files_total,
+        files_after_partition_pruning=pruned.after_partitions,
+        files_after_data_skipping=pruned.after_skipping,
+        files_after_cooldowns=left,
+    )
