@@ -31,6 +31,7 @@ from tarnlog_server.api.states import StateRoutes
 from tarnlog_server.api.tables import TableRoutes
 from tarnlog_server.api.vacuum import VacuumRoutes
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.forwarding import Forwarding
 
 TITLE = "tarnlog"
 DESCRIPTION = (
@@ -73,6 +74,7 @@ def create_app(
     *,
     metrics: Callable[[], bytes] = lambda: b"",
     lifespan: Lifespan | None = None,
+    forwarding: Forwarding | None = None,
 ) -> Application:
     """The application around a coordinator. Its lifespan is the caller's: it opens and closes nothing by itself."""
     settings = settings or ApiSettings()
@@ -88,7 +90,7 @@ def create_app(
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.operations = [
-        *CommitRoutes(coordinator, settings.limits).operations(),
+        *CommitRoutes(coordinator, settings.limits, forwarding).operations(),
         *TableRoutes(coordinator, settings.limits).operations(),
         *SnapshotRoutes(coordinator).operations(),
         *PlanRoutes(coordinator, settings.limits).operations(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -14,9 +15,11 @@ from tarnlog_server.api.answers import Plain, json_answer, large_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as
 from tarnlog_server.api.examples import COMMIT, COMMIT_ID, COMMIT_REQUEST, COMMITTED, VERSION
-from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
+from tarnlog_server.api.forwarding import ForwardedCommits
+from tarnlog_server.api.operation import Endpoint, Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.parameters import MAX_INT, NoQuery, OrderedVersions, version_in_path
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.forwarding import Forwarding
 from tarnlog_server.usecases.history import HistoryPage, VersionView
 from tarnlog_server.usecases.outcomes import outcome_problem
 
@@ -34,14 +37,23 @@ class UnknownView(Struct, frozen=True, rename="camel", tag_field="outcome", tag=
 class CommitRoutes:
     """The operations on commits."""
 
-    def __init__(self, coordinator: Coordinator, limits: BodyLimits) -> None:
+    def __init__(self, coordinator: Coordinator, limits: BodyLimits, forwarding: Forwarding | None = None) -> None:
         self._coordinator = coordinator
         self._limits = msgspec.structs.replace(limits, slug="commit-too-large")
+        # Chosen once: a service on its own pays nothing for others that it could have.
+        self._posted: Endpoint = (
+            self.commit if forwarding is None else ForwardedCommits(forwarding, self.read, self.write).commit
+        )
 
     async def commit(self, request: Request) -> Plain:
         if request.scope["query_string"]:
             query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
+        return await self.write(request, await self.read(request))
+
+    def read(self, request: Request) -> Coroutine[Any, Any, bytes]:
+        return read_body(request, self._limits, self._coordinator.world)
+
+    async def write(self, request: Request, body: bytes) -> Plain:
         wanted = body_as(_COMMIT, body, "commit-invalid")
         outcome = await self._coordinator.commits.commit(table_of(request), wanted)
         if not isinstance(outcome, Committed):
@@ -90,7 +102,7 @@ class CommitRoutes:
                 id="commit",
                 method="POST",
                 path="/v1/tables/{table}/commits",
-                endpoint=self.commit,
+                endpoint=self._posted,
                 tag=_TAG,
                 summary="Commit",
                 description="Send intent, not a version; the service finds the slot. Keep the `commitId` (a UUID "

@@ -49,6 +49,18 @@ class Telemetry:
     def plan_ended(self, source: str, seconds: float, ledger: Ledger) -> None:
         """A scan was planned from `memory` or from `storage`; how many files each step left."""
 
+    def index_lookup(self, kind: str, hit: bool) -> None:
+        """The index was asked for `history`, a `timestamp`, an `outcome` or a `segment`; or storage had to answer."""
+
+    def index_written(self, versions: int, seconds: float) -> None:
+        """Versions were put into the index."""
+
+    def index_failed(self, kind: str) -> None:
+        """The index did not do what was asked of it, or not in time: it is degraded until it is prepared again."""
+
+    def index_wrong(self) -> None:
+        """Rows of a table were not as they were put: they are forgotten and made again."""
+
     def state_broken(self, kind: str) -> None:
         """A state of this format could not be believed and was passed over."""
 
@@ -57,6 +69,14 @@ class Telemetry:
 
         `size` bytes were sent to the store for it; without compression they would be `raw_size`.
         """
+
+    def commit_forwarded(self, outcome: str) -> None:
+        """A commit was sent to the replica that holds its table: `relay` is the answer a client got, `not-written` and
+        `unsure` are answers after which it was written here, `unreachable` is none because nothing was sent.
+        """
+
+    def news(self, direction: str, count: int) -> None:
+        """New versions were told to (`sent`) or by (`received`) other replicas."""
 
     def cleaned(self, kind: str, count: int) -> None:
         """Objects of a log were deleted: so many `versions`, `checkpoints`, `states` or `manifests`."""

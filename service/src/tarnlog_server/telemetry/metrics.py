@@ -113,9 +113,22 @@ class PrometheusTelemetry(Telemetry):
             "tarnlog_vacuum_files_deleted", "Data files that vacuum deleted", registry=registry
         )
         self._vacuum_bytes = Counter("tarnlog_vacuum_bytes_deleted", "Their bytes", registry=registry)
+        self._forwarded = Counter(
+            "tarnlog_commits_forwarded",
+            "Commits sent on to the replica that holds their table",
+            ["outcome"],
+            registry=registry,
+        )
+        self._news = Counter(
+            "tarnlog_change_notifications",
+            "New versions told to and heard from other replicas",
+            ["direction"],
+            registry=registry,
+        )
         Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
         self._depths: dict[str, int] = {}
         self._open_tables: Callable[[], int] = lambda: 0
+        self._leases: Callable[[], int] = lambda: 0
         registry.register(_AtScrape(self._gauges))
         self._bound: dict[tuple[str, ...], tuple[Counter, Histogram, Counter]] = {}
         self._bound_commits: dict[str, Counter] = {}
@@ -125,6 +138,10 @@ class PrometheusTelemetry(Telemetry):
     def watch_open_tables(self, count: Callable[[], int]) -> None:
         """Where to ask how many tables are open."""
         self._open_tables = count
+
+    def watch_leases(self, count: Callable[[], int]) -> None:
+        """Where to ask how many leases this replica holds."""
+        self._leases = count
 
     def exposition(self) -> bytes:
         """Everything, in the text format."""
@@ -196,6 +213,12 @@ class PrometheusTelemetry(Telemetry):
         self._state_raw_bytes.labels(kind).inc(raw_size)
         self._state_sizes.labels(kind).observe(size)
 
+    def commit_forwarded(self, outcome: str) -> None:
+        self._forwarded.labels(outcome).inc()
+
+    def news(self, direction: str, count: int) -> None:
+        self._news.labels(direction).inc(count)
+
     def cleaned(self, kind: str, count: int) -> None:
         self._cleaned.labels(kind).inc(count)
 
@@ -236,6 +259,7 @@ class PrometheusTelemetry(Telemetry):
         waiting = sum(self._depths.values())
         yield GaugeMetricFamily("tarnlog_commits_waiting", "Commits that wait, in all queues", value=waiting)
         yield GaugeMetricFamily("tarnlog_open_tables", "Tables held in memory", value=self._open_tables())
+        yield GaugeMetricFamily("tarnlog_leases_held", "Tables whose commits come together here", value=self._leases())
 
 
 class _AtScrape:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Callable
 
 from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted
 from tarnlog.protocol.problems import Kind, ProblemError
@@ -37,6 +38,8 @@ MAX_REBASED_LISTED = 100
 LINGER_ABOVE_SECONDS = 0.001
 LINGER_SHARE = 0.5
 LINGER_POLL_SECONDS = 0.001
+Written = Callable[[str, int], None]
+"""Hears of each version that was written here: the table's location, and the version. Must be quick."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,8 +58,16 @@ class Committer:
     """Serialises the commits of one table on this replica."""
 
     def __init__(
-        self, table: LiveTable, world: World, telemetry: Telemetry, settings: CommitterSettings, *, hedge: bool = False
+        self,
+        table: LiveTable,
+        world: World,
+        telemetry: Telemetry,
+        settings: CommitterSettings,
+        *,
+        hedge: bool = False,
+        written: Written | None = None,
     ) -> None:
+        self._written = written
         self._table = table
         self._world = world
         self._telemetry = telemetry
@@ -252,6 +263,8 @@ class Committer:
             self._table.advance(record, put_started)
             self._telemetry.batch_written(len(batch.members), len(record.actions), len(data))
             self._committed(record)
+            if self._written is not None:
+                self._written(self._table.location, record.version)
             self._answered_at = self._world.monotonic()
             self._answered_together = len(batch.members)
         elif step is Step.REFUSED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import Kind, ProblemError
@@ -12,7 +13,7 @@ from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.catalog import Catalog, Named
-from tarnlog_server.usecases.committer import Committer, CommitterSettings
+from tarnlog_server.usecases.committer import Committer, CommitterSettings, Written
 from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.roots import Roots
@@ -53,6 +54,8 @@ class OpenTables:
         self._max_open = max_open
         self._columns = columns
         self._open: dict[str, OpenTable] = {}
+        self.written: Written | None = None
+        """Hears of each version that is written here."""
         self._opening: dict[str, asyncio.Task[OpenTable]] = {}
         self._broken: dict[str, LiveTable] = {}
         """Tables that could not be opened: each remembers for a moment that its log is not worth another replay."""
@@ -122,7 +125,7 @@ class OpenTables:
             if problem.code.kind is Kind.CORRUPT:
                 self._broken[named.entry.location] = live
             raise
-        committer = Committer(live, self.world, self.telemetry, self.settings, hedge=root.hedge)
+        committer = Committer(live, self.world, self.telemetry, self.settings, hedge=root.hedge, written=self.written)
         table = OpenTable(live, committer, named, self.world.monotonic())
         replaced = self._open.get(named.entry.location)
         self._open[named.entry.location] = table
