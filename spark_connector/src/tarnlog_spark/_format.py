@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from tarnlog_spark import _options
 from tarnlog_spark._batch_source import FilteringReader, TableReader, asked_for_filters
 from tarnlog_spark._reading import table_schema
+from tarnlog_spark._stream_source import TableStreamReader
 
 
 class TarnlogFormat(DataSource):
@@ -21,8 +22,14 @@ class TarnlogFormat(DataSource):
         found = _options.schema_options(self.options)
         with found.place.client() as client:
             snapshot = client.snapshot(found.place.table, version=found.version, timestamp=found.timestamp)
+        # Kept with the source: a stream whose schema was not given goes by the table's, and notices when it changes.
+        self.follows_schema = not found.columns
         return table_schema(snapshot.meta_data, found.columns, feed=found.feed.changes)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteringReader if asked_for_filters() else TableReader
         return kind(_options.read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        options = _options.stream_options(self.options)
+        return TableStreamReader(options, schema, follows_schema=getattr(self, "follows_schema", False))

@@ -1,0 +1,216 @@
+"""Streams that read a table: every option, every restart, exact rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tarnlog import Client
+from tests.service_process import ServiceProcess
+from tests.spark.hand_made import HandMade
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Stream:
+    """A query from a table into memory that is started again and again on one checkpoint."""
+
+    def __init__(self, spark: SparkSession, url: str, table: str, home: Path, **options: str) -> None:
+        self.spark = spark
+        self.options = {"url": url, **options}
+        self.table = table
+        self.home = home
+        self.batches: list[list[int]] = []
+
+    def source(self) -> DataFrame:
+        return self.spark.readStream.format("tarnlog").options(**self.options).load(self.table)
+
+    def run(self, *, fail_after: int | None = None, **more: str) -> list[list[int]]:
+        """Read what is there now; the ids of each batch. `fail_after` ends it in the middle of that many batches."""
+        seen: list[list[int]] = []
+
+        def take(batch: DataFrame, number: int) -> None:
+            seen.append(sorted(row.id for row in batch.select("id").collect()))
+            if fail_after is not None and len(seen) > fail_after:
+                seen.pop()
+                raise RuntimeError("on purpose")
+
+        self.options.update(more)
+        query = (
+            self.source()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(self.home))
+            .trigger(availableNow=True)
+            .start()
+        )
+        if fail_after is None:
+            query.awaitTermination(120)
+        else:
+            with pytest.raises(Exception, match="on purpose"):
+                query.awaitTermination(120)
+        self.batches.extend(batch for batch in seen if batch)
+        return [batch for batch in seen if batch]
+
+    def fails(self) -> str:
+        """Why it cannot go on."""
+        with pytest.raises(Exception) as caught:
+            self.run()
+        return str(caught.value)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tarnlog_service: ServiceProcess, tmp_path: Path) -> Callable[..., Stream]:
+    numbers: Iterator[int] = iter(range(100))
+
+    def made(table: str, **options: str) -> Stream:
+        return Stream(spark, tarnlog_service.url, table, tmp_path / f"checkpoint-{next(numbers)}", **options)
+
+    return made
+
+
+def test_the_table_as_it_is_then_what_comes(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    table = HandMade(client, name)
+    table.add([1, 2], [3])
+    query = stream(name)
+    assert query.run() == [[1, 2, 3]]
+    assert query.run() == []
+    table.add([4])
+    table.add([5], [6])
+    assert query.run() == [[4, 5, 6]]
+
+
+def test_a_stream_that_fails_anywhere_reads_each_row_once(
+    client: Client, name: str, stream: Callable[..., Stream]
+) -> None:
+    """Limits cut the snapshot and the versions; each run dies in its next batch, which the run after it repeats."""
+    table = HandMade(client, name)
+    table.add([1], [2], [3])
+    query = stream(name, maxFilesPerTrigger="2")
+    assert query.run(fail_after=0) == []  # the first batch is planned and not done: its start must not move
+    table.add([4], [5], [6])
+    table.add([7])
+    taken = 0
+    for _ in range(3):
+        taken += len(query.run(fail_after=1))
+    query.run()
+    assert sorted(value for batch in query.batches for value in batch) == [1, 2, 3, 4, 5, 6, 7]
+    assert taken == 3
+    assert all(len(batch) <= 2 for batch in query.batches)
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"startingVersion": "0"}, [[1, 2, 3, 4]]),
+        ({"startingVersion": "2"}, [[3, 4]]),
+        ({"startingVersion": "latest"}, []),
+        ({"maxBytesPerTrigger": "1"}, [[1], [2], [3], [4]]),
+        ({"startingVersion": "1", "maxBytesPerTrigger": "1g", "maxFilesPerTrigger": "3"}, [[1, 2, 3], [4]]),
+        ({"readChangeFeed": "true", "startingVersion": "1"}, [[1, 2, 3, 4]]),
+    ],
+)
+def test_where_it_starts_and_how_much_it_takes(
+    client: Client, name: str, stream: Callable[..., Stream], options: dict[str, str], expected: list[list[int]]
+) -> None:
+    table = HandMade(client, name)
+    table.add([1], [2])
+    table.add([3], [4])
+    query = stream(name, **options)
+    found = query.run()
+    if "maxBytesPerTrigger" in options and "startingVersion" not in options:
+        found.sort()  # the snapshot comes in the order of its paths
+    assert found == expected
+    table.add([9])
+    assert query.run() == [[9]]
+
+
+def test_it_starts_at_a_time(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    table = HandMade(client, name)
+    table.add([1])
+    moment = table.add([2]).timestamp
+    assert stream(name, startingTimestamp=str(moment)).run() == [[2]]
+    assert stream(name, startingTimestamp=str(moment - 1)).run()[-1][-1] == 2
+    assert stream(name, startingTimestamp="2001-01-01").run() == [[1, 2]]
+    assert "startingVersion latest" in stream(name, startingTimestamp="2199-01-01T00:00:00Z").fails()
+
+
+def test_compaction_is_no_news_and_deletes_are_said(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    table = HandMade(client, name)
+    one, two = table.file([1]), table.file([2])
+    table.commit(one, two)
+    queries = {
+        option: stream(name, **({option: "true"} if option != "none" else {}), startingVersion="0")
+        for option in ("none", "ignoreDeletes", "skipChangeCommits", "ignoreChanges", "readChangeFeed")
+    }
+    both = table.file([1, 2], data_change=False)
+    table.remove(one, two, data_change=False, adds=[both], operation="OPTIMIZE")
+    for query in queries.values():
+        assert query.run() == [[1, 2]]
+
+    extra = table.file([3])
+    table.commit(extra)
+    table.remove(extra)
+    assert "deleted rows" in queries["none"].fails()
+    for option in ("ignoreDeletes", "skipChangeCommits", "ignoreChanges"):
+        assert queries[option].run() == [[3]]
+    assert queries["readChangeFeed"].run() == [[3, 3]]
+
+    table.remove(both, adds=[table.file([1, 20])], operation="UPDATE")
+    table.add([4])
+    assert "rewrote rows" in queries["ignoreDeletes"].fails()
+    assert queries["skipChangeCommits"].run() == [[4]]
+    assert queries["ignoreChanges"].run() == [[1, 4, 20]]
+    assert queries["readChangeFeed"].run() == [[1, 1, 2, 4, 20]]
+
+
+def test_a_new_column_stops_it_and_a_restart_takes_it(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    import pyarrow as pa
+
+    table = HandMade(client, name)
+    table.add([1])
+    query, narrow = stream(name), stream(name, columns="id")
+    assert query.run() == narrow.run() == [[1]]
+    source = query.source()  # its schema is taken here
+    schema = client.get_table(name).schema
+    wider = {
+        **schema,
+        "fields": [*schema["fields"], {"name": "x", "type": "integer", "nullable": True, "metadata": {}}],
+    }
+    client.alter_table(name, schema=wider)
+    table.commit(table.parquet(pa.table({"id": [2], "day": ["b"], "x": pa.array([7], pa.int32())})))
+    query.source = lambda: source  # type: ignore[method-assign]
+    assert "column x is new" in query.fails()
+    del query.source
+    assert query.run() == narrow.run() == [[2]]
+
+
+def test_a_table_of_the_same_name_is_another_table(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    HandMade(client, name).add([1])
+    query = stream(name)
+    assert query.run() == [[1]]
+    client.drop_table(name)
+    HandMade(client, name).add([1])
+    assert "dropped and created again" in query.fails()
+
+
+def test_a_log_that_was_cleaned_past_the_offset(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    table = HandMade(client, name)
+    table.add([1])
+    query = stream(name)
+    assert query.run() == [[1]]
+    for value in (2, 3):
+        table.add([value])
+    client.checkpoint(name)
+    long_ago = time.time() - 90 * 86_400
+    for file in (table.location / "_transaction_log").rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+    table.add([4])
+    assert client.cleanup(name).floor == 3
+    assert "no longer in the log" in query.fails()
+    assert stream(name).run() == [[1, 2, 3, 4]]
