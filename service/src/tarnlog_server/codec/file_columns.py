@@ -21,6 +21,7 @@ from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import file_entry
 from tarnlog_server.codec.packed_entries import MOST_ROWS, PackedEntries, UnexpectedColumns, checked_entries
+from tarnlog_server.codec.segment_indices import SegmentIndices
 from tarnlog_server.codec.table_state import StateFile
 
 __all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
@@ -59,6 +60,7 @@ class FileColumns:
         """What each manifest holds."""
         self._starts = [0, *accumulate(len(chunk) for chunk in self.chunks)]
         self._partition_columns = tuple(partition_columns)
+        self.indices = SegmentIndices()
         order = self._order()
         self._place = as_array("I", order)
         """Where the row of each index lies among all chunks."""
@@ -104,7 +106,7 @@ class FileColumns:
         """All files from a row on."""
         size = FIRST_BLOCK
         while start < len(self):
-            yield from self._block(range(start, min(start + size, len(self))))
+            yield from self.block(range(start, min(start + size, len(self))))
             start += size
             size = min(2 * size, LARGEST_BLOCK)
 
@@ -112,7 +114,7 @@ class FileColumns:
         """The files of some rows, in that order; made in blocks."""
         for start in range(0, len(rows), LARGEST_BLOCK):
             block = rows[start : start + LARGEST_BLOCK]
-            for row, add in zip(block, self._block(block), strict=True):
+            for row, add in zip(block, self.block(block), strict=True):
                 yield StateFile(add, self._added_at[row], self._added_time[row])
 
     def paths(self) -> Iterator[str]:
@@ -173,6 +175,27 @@ class FileColumns:
         """The row of each stored entry, in the order of storage."""
         return as_array("Q", pc.sort_indices(as_arrow(self._place)))
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes it holds, indices included."""
+        own = (self._place, self._added_at, self._added_time, self._row_by_hash, self._hashes)
+        return self.indices.nbytes + sum(chunk.nbytes for chunk in self.chunks) + sum(map(_size, own))
+
+    def places(self, rows: pa.Array | None = None) -> pa.Array:
+        """Where some rows lie among all chunks; all rows when None."""
+        places = as_arrow(self._place)
+        return places if rows is None else places.take(rows)
+
+    def by_chunk(self, places: pa.Array) -> Iterator[tuple[PackedEntries, pa.Array]]:
+        """Ascending places, split into the chunks that they lie in; each with the places within it."""
+        numbers = as_array("I", places)
+        at = 0
+        for chunk, (start, end) in zip(self.chunks, pairwise(self._starts), strict=True):
+            until = bisect_left(numbers, end, at)
+            if until > at:
+                yield chunk, pc.subtract(places.slice(at, until - at), pa.scalar(start, pa.uint32()))
+            at = until
+
     def _order(self) -> pa.Array:
         """The places of all rows, in the order of rows."""
         if not self.chunks:
@@ -217,8 +240,8 @@ class FileColumns:
         number = bisect_right(self._starts, place) - 1
         return self.chunks[number], place - self._starts[number]
 
-    def _block(self, rows: Sequence[int]) -> list[Add]:
-        """Some rows, gathered chunk by chunk."""
+    def block(self, rows: Sequence[int]) -> list[Add]:
+        """The files of some rows, in that order, made in one go."""
         by_chunk: dict[int, list[tuple[int, int]]] = {}
         for at, row in enumerate(rows):
             place = self._place[row]
@@ -255,6 +278,10 @@ def _packed(batches: Sequence[pa.RecordBatch | PackedEntries]) -> Iterator[Packe
 def len_of(batch: pa.RecordBatch | PackedEntries) -> int:
     """How many files there are in it."""
     return len(batch) if isinstance(batch, PackedEntries) else int(batch.num_rows)
+
+
+def _size(numbers: array[int]) -> int:
+    return len(numbers) * numbers.itemsize
 
 
 def _hashes(paths: pa.Array) -> Iterator[int]:

@@ -75,14 +75,15 @@ class PackedEntries:
         """The fields that some entry has."""
         return [*self._columns, *self._by_key, *self._constants]
 
-    def texts(self, name: str, key: str) -> pa.Array:
-        """What a map says of one key in each row, plain or as codes; null where it says nothing."""
-        if name in self._by_key:
-            found = self._by_key[name].get(key)
-            return pa.nulls(self._rows, pa.string()) if found is None else found
-        if name in self._columns:
-            return pc.map_lookup(self._columns[name], pa.scalar(key), "last")
-        return pa.nulls(self._rows, pa.string())
+    def texts(self, name: str, key: str, places: pa.Array | None = None) -> pa.Array:
+        """What a map says of one key, in all rows or at some places; null where it says nothing."""
+        if name in self._by_key and key in self._by_key[name]:
+            found = self._by_key[name][key]
+            return (found if places is None else found.take(places)).cast(pa.string())
+        if name in self._columns and name not in self._by_key:
+            maps = self._columns[name]
+            return pc.map_lookup(maps if places is None else maps.take(places), pa.scalar(key), "last")
+        return pa.nulls(self._rows if places is None else len(places), pa.string())
 
     def values(self, name: str) -> list[Any]:
         """One field of all rows as Python values, maps as dicts; None where there is none."""

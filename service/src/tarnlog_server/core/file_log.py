@@ -63,7 +63,17 @@ class FileLog:
     """Rows of added files, the version each was removed at, and the live row of each path. All operations are O(1),
     but for a search (log n) in a segment."""
 
-    __slots__ = ("_added_at", "_added_time", "_base", "_live", "_live_count", "_removed_at", "_rows", "_segment")
+    __slots__ = (
+        "_added_at",
+        "_added_time",
+        "_base",
+        "_gone",
+        "_live",
+        "_live_count",
+        "_removed_at",
+        "_rows",
+        "_segment",
+    )
 
     def __init__(self, segment: Segment | None = None) -> None:
         self._segment = segment
@@ -76,6 +86,8 @@ class FileLog:
         self._live: dict[str, int] = {}
         """Live rows behind the segment, by path key."""
         self._live_count = self._base
+        self._gone: tuple[int, int, list[int]] | None = None
+        """What `gone` said last, of which version and of how many removals."""
 
     def __len__(self) -> int:
         return self._base + len(self._rows)
@@ -216,6 +228,19 @@ class FileLog:
         """Whether a row is not live at a version any more."""
         gone = self._removed_at.get(row)
         return gone is not None and gone <= version
+
+    def gone(self, version: int) -> list[int]:
+        """The rows that are not live at a version any more, ascending. Costs a pass over them, once for a version."""
+        known = self._gone
+        if known is None or known[:2] != (version, len(self._removed_at)):
+            rows = sorted(row for row, at in list(self._removed_at.items()) if at <= version)
+            self._gone = known = (version, len(self._removed_at), rows)
+        return known[2]
+
+    @property
+    def base(self) -> int:
+        """How many of the first rows are the segment's."""
+        return self._base
 
     def file(self, row: int) -> Add:
         """The file of a row, live or not."""
