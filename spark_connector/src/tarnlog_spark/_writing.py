@@ -39,6 +39,9 @@ WAITING_BYTES = 256 * MIB
 MAX_OPEN = 64
 """Files that a task has open at once; the one that waited longest is finished when there are more."""
 
+STORED = {"partitionColumns": "stored"}
+"""The tag of a file that holds its partition columns itself: Spark's own reader finds them there."""
+
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _LONGEST_FOLDER = 180
 
@@ -141,6 +144,7 @@ class _OpenFile:
             min_values=found.min_values or None,
             max_values=found.max_values or None,
             num_records=found.num_records,
+            tags=dict(STORED) if self._values else None,
         )
 
 

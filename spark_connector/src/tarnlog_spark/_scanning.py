@@ -1,0 +1,161 @@
+"""Planned files as a DataFrame: exactly these files, by Spark's own Parquet reader where it can reach them.
+
+Where it cannot (S3 without jars), or where a file does not hold its partition columns, tasks read through pyarrow: the
+same rows, more slowly. `spark.tarnlog.scan` chooses (auto, native, arrow); `spark.tarnlog.scanDirectory` is where
+manifests go when Spark's driver runs on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from tarnlog import InvalidRequest
+from tarnlog.protocol.actions import Add
+from tarnlog.protocol.schema import parse_schema
+from tarnlog_spark._arrow_read import read_batches
+from tarnlog_spark._arrow_types import arrow_schema
+from tarnlog_spark._files import added, shared_out
+from tarnlog_spark._manifests import ScanFile, write_manifest
+from tarnlog_spark._options import Splits
+from tarnlog_spark._storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+SCAN_CONF = "spark.tarnlog.scan"
+FOLDER_CONF = "spark.tarnlog.scanDirectory"
+_IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+
+FILE = "_tarnlog_file"
+ROW = "_tarnlog_row"
+"""The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
+
+
+def scan(
+    spark: SparkSession,
+    storage: Storage,
+    files: Sequence[Add],
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+) -> DataFrame:
+    """The rows of the files, with the columns of `schema`; a column that a file lacks is null."""
+    if _is_native(spark, storage, files, partition_columns):
+        return _native(spark, storage, files, schema)
+    return _by_arrow(spark, storage, files, schema, places=False)
+
+
+def scan_rows(
+    spark: SparkSession,
+    storage: Storage,
+    files: Sequence[Add],
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+) -> DataFrame:
+    """The same with two columns more, FILE and ROW, which together tell rows apart."""
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    if not _is_native(spark, storage, files, partition_columns):
+        return _by_arrow(spark, storage, files, schema, places=True)
+    rows = _native(spark, storage, files, schema)
+    place, row = F.col("_metadata.file_path").alias(FILE), F.col("_metadata.row_index").alias(ROW)
+    return rows.select("*", place, row)
+
+
+def file_place(text: str) -> str:
+    """The value of FILE as `Storage.path` spells it: Spark writes it as an encoded URI."""
+    scheme, found, rest = text.partition("://")
+    if found and scheme != "file":
+        return unquote(rest)
+    return "/" + unquote(text.removeprefix("file:")).lstrip("/") if text.startswith("file:") else text
+
+
+def _native(spark: SparkSession, storage: Storage, files: Sequence[Add], schema: StructType) -> DataFrame:
+    reader = spark.read.schema(schema)
+    scheme = _spark_scheme(storage)
+    if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
+        # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
+        if not files:
+            return spark.createDataFrame([], schema)
+        return reader.parquet(*(scheme + storage.path(file.path) for file in files))
+    listed = (ScanFile(scheme + storage.path(file.path), file.size, file.modification_time) for file in files)
+    folder = write_manifest(listed, parent=_conf(spark, FOLDER_CONF, "") or None)
+    return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
+
+
+def _by_arrow(
+    spark: SparkSession, storage: Storage, files: Sequence[Add], schema: StructType, *, places: bool
+) -> DataFrame:
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    shares = shared_out(map(added, files), Splits())
+    groups = [[(file.path, file.partition_values) for file in share] for share in shares]
+    wanted = arrow_schema(parse_schema(schema.jsonValue()))
+    shown = StructType(list(schema.fields))
+    if places:
+        shown = StructType([*schema.fields, StructField(FILE, StringType()), StructField(ROW, LongType())])
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for path, values in groups[number]:
+                    yield from _batches(storage, path, values, wanted, places)
+
+    return spark.range(0, len(groups), 1, max(1, len(groups))).mapInArrow(read, shown)
+
+
+def _batches(
+    storage: Storage, path: str, values: Mapping[str, str | None], wanted: pa.Schema, places: bool
+) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for batch in read_batches(storage, path, wanted, absent=values):
+        if places:
+            place = pa.repeat(storage.path(path), batch.num_rows)
+            rows = pa.array(range(first, first + batch.num_rows), pa.int64())
+            first += batch.num_rows
+            names = [*wanted.names, FILE, ROW]
+            yield pa.RecordBatch.from_arrays([*batch.columns, place, rows], names=names)
+        else:
+            yield batch
+
+
+def _is_native(spark: SparkSession, storage: Storage, files: Sequence[Add], partition_columns: Sequence[str]) -> bool:
+    way = _conf(spark, SCAN_CONF, "auto").lower()
+    if way not in ("auto", "native", "arrow"):
+        raise InvalidRequest(f"{SCAN_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
+    if way != "auto":
+        return way == "native"
+    if partition_columns and not all((file.tags or {}).get("partitionColumns") == "stored" for file in files):
+        return False
+    return _scheme(storage) == "file" or (_scheme(storage) in ("s3", "s3a") and _has_s3a(spark))
+
+
+def _has_s3a(spark: SparkSession) -> bool:
+    """Whether Spark reads S3 itself. Connect cannot be asked; there the setting decides."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return False
+    try:
+        context._jvm.java.lang.Class.forName(
+            "org.apache.hadoop.fs.s3a.S3AFileSystem", False, context._jvm.Thread.currentThread().getContextClassLoader()
+        )
+    except Exception:
+        return False
+    return True
+
+
+def _scheme(storage: Storage) -> str:
+    return storage.location.partition("://")[0] if "://" in storage.location else "file"
+
+
+def _spark_scheme(storage: Storage) -> str:
+    scheme = _scheme(storage)
+    return "file://" if scheme == "file" else "s3a://" if scheme == "s3" else f"{scheme}://"
+
+
+def _conf(spark: SparkSession, key: str, default: str) -> str:
+    return str(spark.conf.get(key, default))

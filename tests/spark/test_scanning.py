@@ -1,0 +1,186 @@
+"""Scans of exactly the planned files: the contract with Spark's file sink log, and the same rows by both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tarnlog import InvalidRequest
+from tarnlog.protocol.actions import Add
+from tarnlog_spark import _manifests
+from tarnlog_spark._manifests import ScanFile, write_manifest
+from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_rows
+from tarnlog_spark._storage import Storage, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def schema_of(spark: SparkSession, ddl: str) -> StructType:
+    return spark.createDataFrame([], ddl).schema
+
+
+def put(folder: Path, name: str, table: pa.Table, **fields: Any) -> Add:
+    """A data file below the folder, and the entry that the log would have."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, place)
+    values: dict[str, Any] = {
+        "partition_values": {},
+        "size": place.stat().st_size,
+        "modification_time": 0,
+        "data_change": True,
+    }
+    return Add(path=quote(name), **(values | fields))
+
+
+@pytest.fixture(params=["native", "arrow"])
+def way(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    spark.conf.set(SCAN_CONF, request.param)
+    yield str(request.param)
+    spark.conf.unset(SCAN_CONF)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return storage_at((tmp_path / "a table ü%20").as_uri())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "a table ü%20"
+
+
+def test_the_form_of_a_manifest(tmp_path: Path) -> None:
+    """Golden: what Spark's own file sink writes, but for the values."""
+    folder = write_manifest([ScanFile("/a b/ü%.parquet", 7, 5), ScanFile("s3a://b/x y", 1)], parent=str(tmp_path))
+    rest = '"isDir":false,"modificationTime":%d,"blockReplication":1,"blockSize":134217728,"action":"add"}'
+    assert (Path(folder) / "_spark_metadata" / "0").read_text().split("\n") == [
+        "v1",
+        '{"path":"file:///a%20b/%C3%BC%25.parquet","size":7,' + rest % 5,
+        '{"path":"s3a://b/x%20y","size":1,' + rest % 0,
+    ]
+
+
+def test_spark_still_writes_that_form(spark: SparkSession, tmp_path: Path) -> None:
+    """The contract: a stream of this Spark writes the log that our manifests imitate."""
+    out = tmp_path / "out"
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", str(out))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    first, *entries = (out / "_spark_metadata" / "0").read_text().split("\n")
+    ours = write_manifest([ScanFile("/x", 1)], parent=str(tmp_path))
+    expected = json.loads((Path(ours) / "_spark_metadata" / "0").read_text().split("\n")[1])
+    assert first == "v1"
+    assert entries
+    assert all(json.loads(entry).keys() == expected.keys() for entry in entries)
+
+
+def test_exactly_the_planned_files_are_read(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
+    names = ["p=a%20b/x y.parquet", "p=ü/100%.parquet", "left out.parquet", "p=%253D/[a]{b}*?.parquet"]
+    adds = [put(folder, name, pa.table({"id": [number]})) for number, name in enumerate(names)]
+    rows = scan(spark, storage, [adds[0], adds[1], adds[3]], schema_of(spark, "id long"))
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 3]
+
+
+def test_no_files_are_no_rows(spark: SparkSession, way: str, storage: Storage) -> None:
+    rows = scan(spark, storage, [], schema_of(spark, "id long, s string"))
+    assert (rows.count(), rows.columns) == (0, ["id", "s"])
+
+
+def test_absent_columns_are_null_and_numbers_widen(
+    spark: SparkSession, way: str, storage: Storage, folder: Path
+) -> None:
+    old = pa.table(
+        {
+            "id": pa.array([1, None], pa.int32()),
+            "f": pa.array([0.5, None], pa.float32()),
+            "s": pa.array([{"x": 1}, None], pa.struct([("x", pa.int64())])),
+        }
+    )
+    adds = [put(folder, "old", old)]
+    schema = schema_of(spark, "new string, id long, f double, s struct<x: bigint, y: string>")
+    rows = scan(spark, storage, adds, schema).collect()
+    assert [(row.new, row.id, row.f, row.s and (row.s.x, row.s.y)) for row in rows] == [
+        (None, 1, 0.5, (1, None)),
+        (None, None, None, None),
+    ]
+
+
+def test_rows_have_a_place(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
+    adds = [put(folder, name, pa.table({"id": [7, 8, 9]})) for name in ("a b.parquet", "c=ü%/d%20.parquet")]
+    found = scan_rows(spark, storage, adds, schema_of(spark, "id long")).collect()
+    places = {storage.path(add.path) for add in adds}
+    assert {(file_place(row[FILE]), row[ROW], row.id) for row in found} == {
+        (place, row, 7 + row) for place in places for row in range(3)
+    }
+
+
+def test_a_file_that_is_gone_fails_the_read(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
+    adds = [put(folder, name, pa.table({"id": [1]})) for name in ("here", "gone")]
+    (folder / "gone").unlink()
+    with pytest.raises(Exception, match="gone"):
+        scan(spark, storage, adds, schema_of(spark, "id long")).collect()
+
+
+def test_a_spark_that_ignores_manifests_reads_the_same(spark: SparkSession, storage: Storage, folder: Path) -> None:
+    """It would find an empty folder, and say that the table is empty."""
+    add = put(folder, "a b.parquet", pa.table({"id": [1, 2]}))
+    spark.conf.set("spark.sql.streaming.fileStreamSink.ignoreMetadata", "true")
+    try:
+        schema = schema_of(spark, "id long")
+        assert scan(spark, storage, [add], schema).count() == 2
+        assert scan(spark, storage, [], schema).count() == 0
+    finally:
+        spark.conf.unset("spark.sql.streaming.fileStreamSink.ignoreMetadata")
+
+
+def test_partition_columns_that_files_lack_come_from_the_log(
+    spark: SparkSession, storage: Storage, folder: Path
+) -> None:
+    """Another writer leaves partition columns out of its files; Spark's own reader would find null."""
+    bare = put(folder, "p=1/x", pa.table({"id": [1]}), partition_values={"p": "1"})
+    stored = put(
+        folder,
+        "p=2/x",
+        pa.table({"id": [2], "p": pa.array([2], pa.int32())}),
+        partition_values={"p": "2"},
+        tags={"partitionColumns": "stored"},
+    )
+    rows = scan(spark, storage, [bare, stored], schema_of(spark, "id long, p int"), ["p"]).collect()
+    assert sorted((row.id, row.p) for row in rows) == [(1, 1), (2, 2)]
+
+
+def test_an_unknown_way_is_refused(spark: SparkSession, storage: Storage) -> None:
+    spark.conf.set(SCAN_CONF, "fast")
+    try:
+        with pytest.raises(InvalidRequest, match="auto, native or arrow"):
+            scan(spark, storage, [], schema_of(spark, "id long"))
+    finally:
+        spark.conf.unset(SCAN_CONF)
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    import os
+
+    stale, young = tmp_path / (_manifests.PREFIX + "stale"), tmp_path / (_manifests.PREFIX + "young")
+    stale.mkdir()
+    young.mkdir()
+    os.utime(stale, (0, 0))
+    write_manifest([], parent=str(tmp_path))
+    assert not stale.exists()
+    assert young.exists()
