@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from tarnlog.protocol.action_json import decode_lines, from_object
-from tarnlog.protocol.actions import TYPES_BY_WIRE_NAME, Action, CommitInfo, MetaData
+from tarnlog.protocol.actions import TYPES_BY_WIRE_NAME, Action, CommitInfo, MetaData, Remove
 from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, PartsManifest, join_parts
 from tarnlog_server.codec.damage import names_object
-from tarnlog_server.codec.sealed_lines import unseal
-from tarnlog_server.codec.table_state import State
+from tarnlog_server.codec.sealed_lines import START, unseal
+from tarnlog_server.codec.table_state import LaterRemoves, State, StateRemove
 from tarnlog_server.codec.version_file import CorruptObject
 
 
@@ -31,11 +31,17 @@ class _FirstLine(Struct, frozen=True, rename="camel"):
 _FIRST_LINE = msgspec.json.Decoder(_FirstLine)
 _ANY = msgspec.json.Decoder()
 _IS_MANIFEST = {"checkpointId", "parts"}
+_NO_MANIFEST = (b"\x01", b"\x1f", START)
+"""How what is compressed, and what is ours, begins."""
+_REMOVE = b'{"remove":'
+_OF_FILES = (b'{"add":', _REMOVE)
+"""How we write the lines about which the first one tells more."""
+_FEW_BYTES = 256 * 1024
 
 
 def decode_checkpoint(key: str, version: int, data: bytes) -> State | PartsManifest:
     """The state in a checkpoint's object, or the manifest that names its parts; CorruptObject names the object."""
-    manifest = None if data[:1] in (b"\x01", b"\x1f") else _manifest(key, data)
+    manifest = None if data.startswith(_NO_MANIFEST) else _manifest(key, data)
     if manifest is None:
         return join_parts(key, version, None, [decode_part(key, data)])
     if manifest.version != version:
@@ -51,7 +57,36 @@ def decode_part(key: str, data: bytes) -> CheckpointPart:
             return CheckpointPart(key, None, _actions_of_others(key, text))
         first, _, rest = text.partition(b"\n")
         info = _FIRST_LINE.decode(first).commit_info.checkpoint
-        return CheckpointPart(key, info, [line for line in decode_lines(rest) if isinstance(line, Action)])
+        if len(rest) <= _FEW_BYTES:
+            return _few_lines(key, info, rest)
+        return CheckpointPart(key, info, _actions(rest))
+
+
+def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
+    """A part whose removes are left for later. It is taken line by line, which a large one is not worth."""
+    lines = text.split(b"\n")
+    told = list(zip((line for line in lines if line.startswith(_OF_FILES)), info.versions, info.times, strict=True))
+    removed = [one for one in told if one[0].startswith(_REMOVE)]
+    if not removed:
+        return CheckpointPart(key, info, _actions(text))
+    files = [one for one in told if not one[0].startswith(_REMOVE)]
+    own = msgspec.structs.replace(info, versions=[one[1] for one in files], times=[one[2] for one in files])
+    others = b"\n".join(line for line in lines if not line.startswith(_REMOVE))
+    return CheckpointPart(key, own, _actions(others), removes=LaterRemoves(lambda: _removes(key, removed)))
+
+
+def _removes(key: str, removed: list[tuple[bytes, int, int]]) -> list[StateRemove]:
+    with names_object(key, "a remove"):
+        actions = decode_lines(b"\n".join(line for line, _, _ in removed))
+        return [
+            StateRemove(action.path, version, time, action)
+            for action, (_, version, time) in zip(actions, removed, strict=True)
+            if isinstance(action, Remove)
+        ]
+
+
+def _actions(text: bytes) -> list[Action]:
+    return [line for line in decode_lines(text) if isinstance(line, Action)]
 
 
 def _manifest(key: str, data: bytes) -> PartsManifest | None:

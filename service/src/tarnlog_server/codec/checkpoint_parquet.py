@@ -29,7 +29,7 @@ from tarnlog_server.codec.damage import (
 )
 from tarnlog_server.codec.file_columns import UnexpectedColumns, checked_entries
 from tarnlog_server.codec.side_facts import body, from_body, side_facts
-from tarnlog_server.codec.table_state import StateFacts, StateFile, StateRemove
+from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateFile, StateRemove
 from tarnlog_server.codec.version_file import CorruptObject
 
 Compression = Literal["snappy", "zstd", "gzip", "none"]
@@ -136,6 +136,8 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata: dict[bytes, bytes] = file.metadata.metadata or {}
         info = _CHECKPOINT_INFO.decode(metadata[_INFO]) if _INFO in metadata else None
+        if info is not None and sha256 is not None and file.metadata.num_rows < COLUMNS_FROM:
+            return _few_rows(key, file, info)
         present = [name for name in checkpoint_schema.COLUMNS if name in file.schema_arrow.names]
         actions: list[Action] = []
         stamps: list[tuple[int, int]] = []
@@ -150,11 +152,48 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
                 _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(batch.column(name)), actions, stamps)
         if info is None:
             return CheckpointPart(key, None, actions)
-        if _PROTOCOL in metadata:
-            own = from_body(Protocol, metadata[_PROTOCOL])
-            actions = [own if isinstance(action, Protocol) else action for action in actions]
-        versions, times = [stamp[0] for stamp in stamps], [stamp[1] for stamp in stamps]
-        return CheckpointPart(key, msgspec.structs.replace(info, versions=versions, times=times), actions, columns)
+        return CheckpointPart(key, _with(stamps, info), _own_protocol(actions, file), columns)
+
+
+def _few_rows(key: str, file: pq.ParquetFile, info: CheckpointInfo) -> CheckpointPart:
+    """A file of ours with few rows: what it costs is its many columns, so only those with a value are read.
+
+    Removes are left for later.
+    """
+    actions: list[Action] = []
+    stamps: list[tuple[int, int]] = []
+    present = checkpoint_schema.members_with_values(file.metadata)
+    table = file.read([name for name in present if not name.startswith("remove.")], use_threads=False)
+    for name in table.column_names:
+        for chunk in table.column(name).chunks:
+            _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(chunk), actions, stamps)
+    removed = [name for name in present if name.startswith("remove.")]
+    later = LaterRemoves(lambda: _removes(key, file, removed)) if removed else None
+    return CheckpointPart(key, _with(stamps, info), _own_protocol(actions, file), removes=later)
+
+
+def _removes(key: str, file: pq.ParquetFile, members: list[str]) -> list[StateRemove]:
+    actions: list[Action] = []
+    stamps: list[tuple[int, int]] = []
+    with names_object(key, "its Parquet data"):
+        for chunk in file.read(members, use_threads=False).column("remove").chunks:
+            _take(Remove, checkpoint_schema.members(chunk), actions, stamps)
+    told = zip(actions, stamps, strict=True)
+    return [StateRemove(action.path, *stamp, action) for action, stamp in told if isinstance(action, Remove)]
+
+
+def _with(stamps: list[tuple[int, int]], info: CheckpointInfo) -> CheckpointInfo:
+    versions, times = [stamp[0] for stamp in stamps], [stamp[1] for stamp in stamps]
+    return msgspec.structs.replace(info, versions=versions, times=times)
+
+
+def _own_protocol(actions: list[Action], file: pq.ParquetFile) -> list[Action]:
+    """The table's own protocol in the place of the one that is there for Delta's readers."""
+    metadata: dict[bytes, bytes] = file.metadata.metadata or {}
+    if _PROTOCOL not in metadata:
+        return actions
+    own = from_body(Protocol, metadata[_PROTOCOL])
+    return [own if isinstance(action, Protocol) else action for action in actions]
 
 
 def _file_columns(file: pq.ParquetFile) -> tuple[pa.RecordBatch, ...]:

@@ -16,7 +16,7 @@ from tarnlog_server.codec.damage import names_object
 from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.foreign_checkpoint import replay_foreign
 from tarnlog_server.codec.side_facts import SideFacts, with_side_facts
-from tarnlog_server.codec.table_state import State, StateFile, StateRemove
+from tarnlog_server.codec.table_state import LaterRemoves, State, StateFile, StateRemove
 from tarnlog_server.codec.version_file import CorruptObject
 
 
@@ -57,13 +57,15 @@ class EncodedCheckpoint(Struct, frozen=True):
 class CheckpointPart(Struct, frozen=True):
     """The decoded lines of one object. `info` None is another writer's.
 
-    Many files of ours may be in `columns`, as entries for `FileColumns`, instead of among the actions.
+    Many files of ours may be in `columns`, as entries for `FileColumns`, instead of among the actions. So may removes
+    in `removes`, with what is told about them; `info` then tells about the files alone.
     """
 
     key: str
     info: CheckpointInfo | None
     actions: list[Action]
     columns: tuple[pa.RecordBatch, ...] = ()
+    removes: LaterRemoves | None = None
 
 
 def join_parts(key: str, version: int, manifest: PartsManifest | None, parts: Sequence[CheckpointPart]) -> State:
@@ -109,8 +111,16 @@ def _join_ours(version: int, parts: Sequence[CheckpointPart]) -> State:
         if next(written, None) is not None:
             raise CorruptObject(part.key, "it tells more versions than it has files")
     side = parts[0].info.facts if parts[0].info is not None else None
-    columns = FileColumns.live([batch for part in parts for batch in part.columns], {})
     if side is None or protocol is None:
         raise CorruptObject(parts[0].key, "its facts are missing")
-    shown = [*columns, *files] if files else columns
-    return State(with_side_facts(side, version, protocol, metadata, txns, removes), shown or files, ours=True)
+    later = [part.removes for part in parts if part.removes is not None]
+    if later:
+        found = LaterRemoves(lambda: [*removes, *(one for some in later for one in some)])
+        facts = with_side_facts(side, version, protocol, metadata, txns, found)
+    else:
+        facts = with_side_facts(side, version, protocol, metadata, txns, removes)
+    batches = [batch for part in parts for batch in part.columns]
+    if not batches:
+        return State(facts, files, ours=True)
+    columns = FileColumns.live(batches, {})
+    return State(facts, [*columns, *files] if files else columns, ours=True)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tarnlog.protocol.action_json import from_object, unknown_fields
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
@@ -146,6 +147,32 @@ def from_row(kind: type[Action], row: dict[str, Any]) -> Action:
         return msgspec.convert(row, kind)
     except msgspec.ValidationError:
         return cast(Action, from_object(kind, msgspec.to_builtins(row)))
+
+
+def members_with_values(metadata: pq.FileMetaData) -> list[str]:
+    """The members, as `column.member`, without those that are null in every row of a file that we wrote.
+
+    Whether a map or a list is null or only empty is not told. Such a one counts unless its whole column is null:
+    each action has a plain member that is never null.
+    """
+    plain: dict[str, bool] = {}
+    nested: dict[str, bool] = {}
+    for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
+        for chunk in (group.column(index) for index in range(group.num_columns)):
+            name, *inside = chunk.path_in_schema.split(".", 2)
+            member = f"{name}.{inside[0]}"
+            if len(inside) > 1:
+                nested[member] = True
+            elif not plain.get(member):
+                statistics = chunk.statistics
+                plain[member] = (
+                    statistics is None or not statistics.has_null_count or statistics.null_count < group.num_rows
+                )
+    there = {member.split(".", 1)[0] for member, some in plain.items() if some}
+    return [
+        *(member for member, some in plain.items() if some),
+        *(member for member in nested if member.split(".", 1)[0] in there),
+    ]
 
 
 def members(column: pa.StructArray) -> list[dict[str, Any]]:

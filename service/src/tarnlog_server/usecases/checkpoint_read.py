@@ -23,6 +23,8 @@ from tarnlog_server.usecases.table_log import TableLog
 TIMEOUT = "checkpoint.read.timeoutSeconds"
 AT_ONCE_BYTES = 16 * 1024
 """Up to which decoding takes no longer than the way to a thread and back; a compressed one may be larger inside."""
+AT_ONCE_ROWS, AT_ONCE_PARQUET_BYTES = 250, 32 * 1024
+"""The same for Parquet, most of which are the names of its columns: a sealed checkpoint tells its rows before."""
 Decode = Callable[[int, bytes], CheckpointPart]
 """A part from its place among the parts and its bytes."""
 
@@ -66,9 +68,16 @@ class CheckpointReader:
         numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
         keys = [self._paths.checkpoint_parquet(version, number) for number in numbers]
         checksums: list[str | None] = [*info.checksums] or [None] * len(keys)
-        parts = await self._parts(
-            keys, lambda place, body: decode_parquet_part(keys[place], body, sha256=checksums[place])
-        )
+
+        def decode(place: int, body: bytes) -> CheckpointPart:
+            return decode_parquet_part(keys[place], body, sha256=checksums[place])
+
+        if info.checksums and len(keys) == 1 and info.size <= AT_ONCE_ROWS:
+            body = await arrived(self._store, keys[0], {})
+            if len(body) <= AT_ONCE_PARQUET_BYTES:
+                return join_parts(key, version, None, [decode(0, body)])
+            return await self._world.run_blocking(lambda: join_parts(key, version, None, [decode(0, body)]))
+        parts = await self._parts(keys, decode)
         return await self._world.run_blocking(lambda: join_parts(key, version, None, parts))
 
     async def _parts(self, keys: Sequence[str], decode: Decode) -> list[CheckpointPart]:
