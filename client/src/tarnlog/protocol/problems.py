@@ -78,6 +78,7 @@ CODES: dict[str, Code] = _table(
     Code("commit-unknown", Kind.UNAVAILABLE, 503, "The outcome is not known yet"),
     Code("storage-unavailable", Kind.UNAVAILABLE, 503, "The object store does not answer"),
     Code("storage-refused", Kind.UNAVAILABLE, 503, "The object store refuses the request"),
+    Code("index-unavailable", Kind.UNAVAILABLE, 503, "The index is off or does not answer"),
     Code("not-ready", Kind.UNAVAILABLE, 503, "The service is not ready"),
     Code("shutting-down", Kind.UNAVAILABLE, 503, "The service is shutting down"),
     Code("log-corrupt", Kind.CORRUPT, 500, "An object of the table's log cannot be read"),

@@ -128,6 +128,11 @@ class SnapshotTracker:
             return None
         return list(self._steps)[-count:]
 
+    @property
+    def first_step(self) -> int:
+        """The oldest version of the window; one above the head when the window is empty."""
+        return self.head.version + 1 - len(self._steps)
+
     def step(self, version: int) -> Step | None:
         """One version of the window."""
         index = len(self._steps) - 1 - (self.head.version - version)

@@ -14,6 +14,7 @@ from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.validate import invalid, prepare
+from tarnlog_server.usecases.indexed_reads import IndexedReads
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 
 PREPARED_ON_LOOP = 1000
@@ -23,8 +24,9 @@ PREPARED_ON_LOOP = 1000
 class Commits:
     """The verbs of committing."""
 
-    def __init__(self, tables: OpenTables) -> None:
+    def __init__(self, tables: OpenTables, indexed: IndexedReads | None = None) -> None:
         self._tables = tables
+        self._indexed = indexed or IndexedReads()
 
     async def commit(self, name: TableName, request: CommitRequest) -> CommitOutcome:
         """Commit a request. Outcomes are values; ProblemError only for what never reached the table's queue."""
@@ -66,7 +68,12 @@ class Commits:
             detail = f"commit {text} is older than the {window // 1000} s that ids are remembered; look in the history"
             raise ProblemError("commit-id-out-of-window", detail)
         head = await table.live.refresh(0)
-        known = table.live.tracker.ids.recent(commit_id) or await table.live.find_sealed(commit_id)
+        ids = table.live.tracker.ids
+        known = ids.recent(commit_id)
+        if known is None and ids.candidates(commit_id):
+            known = await self._indexed.outcome(table.live, commit_id)
+        if known is None:
+            known = await table.live.find_sealed(commit_id)
         if known is not None:
             return Committed(
                 commit_id=commit_id, version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tarnlog_server.ports.columns import ColumnReader
+from tarnlog_server.ports.index import Index
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.caches import Caches
@@ -12,11 +13,15 @@ from tarnlog_server.usecases.cleanup import Cleanup
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.history import History
+from tarnlog_server.usecases.index_guard import GuardSettings, IndexGuard
+from tarnlog_server.usecases.indexed_reads import IndexedReads
+from tarnlog_server.usecases.ingest import Ingest
 from tarnlog_server.usecases.lanes import Lanes, LaneSizes
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import WAIT_SECONDS, Operations
 from tarnlog_server.usecases.partition_sizes import PartitionSizes
 from tarnlog_server.usecases.plans import Plans
+from tarnlog_server.usecases.rebuild import Rebuild
 from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
 from tarnlog_server.usecases.repair import Repair
@@ -45,6 +50,8 @@ class Coordinator:
         columns: ColumnReader | None = None,
         operation_wait_seconds: float = WAIT_SECONDS,
         lanes: LaneSizes | None = None,
+        index: Index | None = None,
+        index_guard: GuardSettings | None = None,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self.roots = roots
@@ -53,6 +60,10 @@ class Coordinator:
         self.operations = Operations(world, wait_seconds=operation_wait_seconds)
         self.caches = Caches(world, telemetry, ttl_seconds=cache_ttl_seconds, max_versions=cache_max_versions)
         self.catalog = Catalog(roots.warehouse.store, world)
+        self.ingest = (
+            None if index is None else Ingest(IndexGuard(index, world, telemetry, index_guard), world, telemetry)
+        )
+        """Writes the index behind commits; None without one. Somebody has to run it."""
         self.open_tables = OpenTables(
             self.catalog,
             roots,
@@ -62,12 +73,14 @@ class Coordinator:
             max_open=max_open_tables,
             columns=columns,
             lanes=Lanes(lanes),
+            changed=None if self.ingest is None else self.ingest.changed,
         )
-        records = Records(self.caches)
-        self.commits = Commits(self.open_tables)
+        indexed = IndexedReads(self.ingest, telemetry)
+        records = Records(self.caches, indexed)
+        self.commits = Commits(self.open_tables, indexed)
         self.snapshots = Snapshots(self.open_tables, records, self.caches)
         self.plans = Plans(self.snapshots, world, telemetry)
-        self.history = History(self.open_tables, records)
+        self.history = History(self.open_tables, records, indexed)
         self.partitions = PartitionSizes(self.open_tables)
         self.skips = Skips(self.open_tables, self.commits)
         self.sessions = Sessions(self.open_tables)
@@ -77,10 +90,13 @@ class Coordinator:
         self.cleanup = Cleanup(self.open_tables, self.checkpoints, self.caches)
         self.verifying = Verify(self.open_tables)
         self.repairing = Repair(self.open_tables, self.verifying, self.checkpoints)
+        self.rebuilding = Rebuild(self.open_tables, self.ingest)
         self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Answer everyone who waits, then close the stores."""
         await self.operations.close()
         await self.open_tables.close(grace_seconds)
+        if self.ingest is not None:
+            await self.ingest.guard.index.close()
         await self.roots.close()

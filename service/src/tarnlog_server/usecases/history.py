@@ -13,6 +13,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
+from tarnlog_server.usecases.indexed_reads import IndexedReads, VersionCommits
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.records import Records
@@ -87,9 +88,10 @@ class _ChangesCursor(Struct, frozen=True):
 class History:
     """The verbs of looking back, and of following along."""
 
-    def __init__(self, tables: OpenTables, records: Records) -> None:
+    def __init__(self, tables: OpenTables, records: Records, indexed: IndexedReads | None = None) -> None:
         self._tables = tables
         self._records = records
+        self._indexed = indexed or IndexedReads()
 
     async def commits(
         self,
@@ -122,8 +124,7 @@ class History:
         found: list[CommitView] = []
         ahead = min(READ_AHEAD, limit + 1)
         for offset in range(0, len(versions), ahead):
-            for record in await self._records.read_many(table.live, versions[offset : offset + ahead]):
-                views = commit_views(record)
+            for version, views in await self._views(table.live, versions[offset : offset + ahead]):
                 if order == "desc":
                     views = views[::-1]
                 for index, view in enumerate(views):
@@ -131,10 +132,20 @@ class History:
                         skip -= 1
                         continue
                     if len(found) == limit:
-                        following = _HistoryCursor(record.version, index, max(end, 0), order, table_id)
+                        following = _HistoryCursor(version, index, max(end, 0), order, table_id)
                         return HistoryPage(tuple(found), encode_cursor(following))
                     found.append(view)
         return HistoryPage(tuple(found), None)
+
+    async def _views(self, live: LiveTable, versions: range) -> list[tuple[int, tuple[CommitView, ...]]]:
+        """The commits of some versions, in their order. Memory first, then the index, then storage."""
+        if len(versions) > 1 and any(live.tracker.step(version) is None for version in (versions[0], versions[-1])):
+            found = await self._indexed.history(live, min(versions), max(versions))
+            if found is not None:
+                ordered = found if versions.step > 0 else found[::-1]
+                return [(one.version, indexed_views(one)) for one in ordered]
+        records = await self._records.read_many(live, versions)
+        return [(record.version, commit_views(record)) for record in records]
 
     async def version(self, name: TableName, version: int) -> VersionView:
         """One version with all its actions. ProblemError `version-not-found`, `version-expired`."""
@@ -229,6 +240,23 @@ def commit_views(record: VersionRecord) -> tuple[CommitView, ...]:
     if not record.sub_commits:
         return (CommitView(record.version, 0, None, record.timestamp, "UNKNOWN", {}, {}, is_blind_append=False),)
     return tuple(_commit_view(record, sub) for sub in record.sub_commits)
+
+
+def indexed_views(found: VersionCommits) -> tuple[CommitView, ...]:
+    """The commits of a version as the index tells them."""
+    return tuple(
+        CommitView(
+            version=found.version,
+            seq=commit.seq,
+            commit_id=commit.commit_id,
+            timestamp=found.timestamp,
+            operation=commit.operation,
+            operation_parameters=commit.parameters,
+            operation_metrics=commit.metrics,
+            is_blind_append=commit.blind,
+        )
+        for commit in found.commits
+    )
 
 
 def change_view(record: VersionRecord, registry: Mapping[str, str]) -> ChangeView:

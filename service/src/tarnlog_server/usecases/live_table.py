@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tarnlog.protocol.actions import MetaData
@@ -73,6 +73,7 @@ class LiveTable:
         window: Window | None = None,
         read_only: bool = False,
         lanes: Lanes | None = None,
+        changed: Callable[[LiveTable], None] | None = None,
     ) -> None:
         self.name = name
         self.location = location
@@ -107,6 +108,8 @@ class LiveTable:
         self._loaded_at = float("-inf")
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._tell_changed = changed
+        """Told after each change of the head, inside the commit: it must cost next to nothing."""
         self._settings_of: MetaData | None = None
         self._settings: dict[str, Any] = {}
         """What was asked of the settings of this metaData: every commit asks several times."""
@@ -316,6 +319,8 @@ class LiveTable:
     def _announce(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+        if self._tell_changed is not None:
+            self._tell_changed(self)
 
     @contextlib.contextmanager
     def translated(self, *, close: bool = True) -> Iterator[None]:

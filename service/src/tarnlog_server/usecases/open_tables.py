@@ -44,6 +44,7 @@ class OpenTables:
         max_open: int = 1000,
         columns: ColumnReader | None = None,
         lanes: Lanes | None = None,
+        changed: Callable[[LiveTable], None] | None = None,
     ) -> None:
         self.catalog = catalog
         self.roots = roots
@@ -51,8 +52,9 @@ class OpenTables:
         self.telemetry = telemetry
         self.settings = settings
         self.lanes = lanes or Lanes()
-        self._max_open = max_open
+        self.max_open = max_open
         self._columns = columns
+        self._changed = changed
         self._open: dict[str, OpenTable] = {}
         self.written: Written | None = None
         """Hears of each version that is written here."""
@@ -115,6 +117,7 @@ class OpenTables:
             window=self.settings.window,
             read_only=named.entry.read_only,
             lanes=self.lanes,
+            changed=self._changed,
         )
         broken = self._broken.pop(named.entry.location, None)
         if broken is not None and (broken.name, broken.read_only) == (live.name, live.read_only):
@@ -136,7 +139,7 @@ class OpenTables:
 
     async def _evict(self) -> None:
         """Keep memory bounded: the table that was not used for longest goes, unless commits wait for it."""
-        while len(self._open) > self._max_open:
+        while len(self._open) > self.max_open:
             idle = [table for table in self._open.values() if table.committer.idle]
             if not idle:
                 return

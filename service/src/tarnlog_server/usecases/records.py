@@ -9,6 +9,7 @@ from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.usecases.caches import Caches, limits_of
+from tarnlog_server.usecases.indexed_reads import IndexedReads
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.table_log import PARALLEL_READS
 
@@ -16,8 +17,9 @@ from tarnlog_server.usecases.table_log import PARALLEL_READS
 class Records:
     """Memory first, then the caches, then storage."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, indexed: IndexedReads | None = None) -> None:
         self._caches = caches
+        self._indexed = indexed or IndexedReads()
 
     async def read(self, live: LiveTable, version: int) -> VersionRecord:
         """One version at or below the head. Costs at most one GET. ProblemError when it is gone or corrupt."""
@@ -94,10 +96,16 @@ class Records:
         return live.tracker.snapshot_at(version) or await self._replayed(live, version)
 
     async def _version_at(self, live: LiveTable, timestamp: int) -> int | None:
-        """The highest version at or before a time. Times from before the state we opened from cost log(n) GETs."""
+        """The highest version at or before a time.
+
+        Times from before the state we opened from are found in the index, or cost log(n) GETs.
+        """
         known = live.tracker.version_at(timestamp)
         if known is not None:
             return known
+        found = await self._indexed.version_at(live, timestamp)
+        if found is not None:
+            return found
         low, high = await self.oldest(live) - 1, live.tracker.oldest_version - 1
         while low < high:
             middle = (low + high + 1) // 2
