@@ -157,6 +157,7 @@ def test_one_version(api: TableApi, table: str) -> None:
     info = api.version(table, 1)
     assert [action for action in info.actions if isinstance(action, Add)] == [add("a")]
     assert len(info.commits) == 1
+    assert info.action_counts == (len(info.actions),)
     with pytest.raises(NotFound) as caught:
         api.version(table, 7)
     assert caught.value.slug == "version-not-found"

@@ -138,6 +138,7 @@ def _version_info(answer: Answer) -> VersionInfo:
         version=convert(document.get("version"), int),
         timestamp=convert(document.get("timestamp"), int),
         commits=tuple(convert(document.get("commits") or [], list[CommitRecord])),
+        action_counts=tuple(convert(document.get("actionCounts") or [], list[int])),
         actions=tuple(found),
     )
 

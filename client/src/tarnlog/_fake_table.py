@@ -88,8 +88,15 @@ class FakeTable:
             operation_metrics=dict(metrics or {}),
             is_blind_append=blind,
         )
+        said = tuple(actions)
         self.versions.append(
-            VersionInfo(version=record.version, timestamp=timestamp, commits=(record,), actions=tuple(actions))
+            VersionInfo(
+                version=record.version,
+                timestamp=timestamp,
+                commits=(record,),
+                action_counts=(len(said),),
+                actions=said,
+            )
         )
         return record
 

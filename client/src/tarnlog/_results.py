@@ -66,11 +66,12 @@ class CommitRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VersionInfo(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything one version says."""
+    """Everything one version says. `action_counts`: how many of the actions are each commit's, in the order of both."""
 
     version: int
     timestamp: int
     commits: tuple[CommitRecord, ...] = ()
+    action_counts: tuple[int, ...] = ()
     actions: tuple[Action | CommitInfo, ...] = ()
 
 

@@ -6,12 +6,13 @@ share a version, so what a commit did is judged by its own actions, never by the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from tarnlog import Add, Client, Expired, InvalidRequest, Remove, VersionChange, VersionInfo
-from tarnlog.protocol.actions import Action, CommitInfo
+from tarnlog.protocol.actions import Action
 from tarnlog_spark._files import DataFile, added, removed
 from tarnlog_spark._options import Feed, StreamOptions, option_error
 
@@ -123,14 +124,9 @@ def _check_allowed(version: int, table: str, options: StreamOptions, *, rewrote:
 
 
 def _by_commit(version: VersionInfo) -> list[list[Action]]:
-    """The actions of each commit of a version; one that does not say how many are whose counts as a single commit."""
-    rest = [action for action in version.actions if isinstance(action, Action)]
-    info = next((action for action in version.actions if isinstance(action, CommitInfo)), None)
-    counts = [] if info is None else [sub.action_count for sub in info.sub_commits]
-    groups: list[list[Action]] = []
-    for count in counts:
-        if count is UNSET or not isinstance(count, int):
-            return [[action for action in version.actions if isinstance(action, Action)]]
-        groups.append(rest[:count])
-        rest = rest[count:]
-    return [*groups, rest] if rest else groups
+    """The actions of each commit of a version; where it is not said whose they are, they count as one commit's."""
+    actions = [action for action in version.actions if isinstance(action, Action)]
+    if sum(version.action_counts) != len(actions):
+        return [actions]
+    rest = iter(actions)
+    return [list(itertools.islice(rest, count)) for count in version.action_counts]

@@ -68,6 +68,7 @@ VERSION: dict[str, Any] = {
     "version": 13,
     "timestamp": 1704067200000,
     "commits": [COMMIT],
+    "actionCounts": [1],
     "actions": [{"add": ADD}],
 }
 CHANGE: dict[str, Any] = {

@@ -45,12 +45,13 @@ class HistoryPage(Struct, frozen=True):
     next: str | None
 
 
-class VersionView(Struct, frozen=True):
-    """One version, whole."""
+class VersionView(Struct, frozen=True, rename="camel"):
+    """One version, whole. `actionCounts`: how many of the actions are each commit's, in the order of both."""
 
     version: int
     timestamp: int
     commits: tuple[CommitView, ...]
+    action_counts: tuple[int, ...]
     actions: tuple[dict[str, Any], ...]
 
 
@@ -154,7 +155,11 @@ class History:
         await self._bounds(table.live, version, None)
         record = await self._records.read(table.live, version)
         return VersionView(
-            record.version, record.timestamp, commit_views(record), tuple(to_wire(action) for action in record.actions)
+            record.version,
+            record.timestamp,
+            commit_views(record),
+            tuple(len(actions) for _, actions in record.groups()),
+            tuple(to_wire(action) for action in record.actions),
         )
 
     async def changes(
