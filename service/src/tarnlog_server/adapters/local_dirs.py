@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from tarnlog_server.ports.object_store import KeyRefused, StoreRefused
 
 _REMEMBERED = 100_000
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class LocalDirs:
@@ -38,12 +39,27 @@ class LocalDirs:
         except OSError as error:
             raise StoreRefused(f"cannot use the folder {root!r} as a store: {error.strerror}", key="") from error
         self.root = os.path.realpath(root)
+        self._below = os.path.join(self.root, "")
         self._durable: dict[str, tuple[int, int]] = {}
         self._inside: dict[str, tuple[int, int]] = {}
 
     def path(self, key: str) -> str:
         """Where the object of a checked key lies."""
-        return os.path.join(self.root, key)
+        return self._below + key
+
+    def open_file(self, key: str) -> int:
+        """A descriptor of what lies at `key`, for reading. Raises OSError, KeyRefused.
+
+        Where the system tells that it opened exactly that path, no link was on the way, and no folder is looked at.
+        """
+        path = self.path(key)
+        with contextlib.suppress(OSError):  # the other way tells why
+            fd = os.open(path, _READ)
+            if opened_path(fd) == path:
+                return fd
+            os.close(fd)
+        with self.for_reading(key) as folder:
+            return os.open(os.path.basename(key), _READ, dir_fd=folder)
 
     @contextlib.contextmanager
     def for_reading(self, key: str) -> Iterator[int]:
@@ -112,7 +128,7 @@ class LocalDirs:
 
 
 def opened_path(fd: int) -> str | None:
-    """Where an open directory lies, without any link on the way; None where the system does not tell."""
+    """Where an open file or directory lies, without any link on the way; None where the system does not tell."""
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError:

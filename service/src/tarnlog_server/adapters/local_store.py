@@ -66,11 +66,12 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str], *, threads: int = 8) -> None:
         self._dirs = LocalDirs(os.fspath(root))
+        self._uri = Path(self._dirs.root).as_uri()
         self._threads = _started_threads(threads)
 
     @property
     def uri(self) -> str:
-        return Path(self._dirs.root).as_uri()
+        return self._uri
 
     async def put_if_absent(self, key: str, data: bytes) -> PutResult:
         check_key(key)
@@ -158,15 +159,14 @@ class LocalStore:
 
     def _read(self, key: str, use: Callable[[int, int], T]) -> T:
         try:
-            with self._dirs.for_reading(key) as folder:
-                fd = os.open(os.path.basename(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-                try:
-                    found = os.fstat(fd)
-                    if not stat.S_ISREG(found.st_mode):
-                        raise IsADirectoryError(errno.EISDIR, "not a regular file")
-                    return use(fd, found.st_size)
-                finally:
-                    os.close(fd)
+            fd = self._dirs.open_file(key)
+            try:
+                found = os.fstat(fd)
+                if not stat.S_ISREG(found.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, "not a regular file")
+                return use(fd, found.st_size)
+            finally:
+                os.close(fd)
         except _MISSING:
             raise ObjectMissing(f"there is no object {key!r} in {self.uri}", key=key) from None
         except OSError as error:
