@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         raise_for_outcome,
     )
     from tarnlog._long import OperationInfo, Progress
+    from tarnlog._plans import ArrowPlan, Plan, PlanExplanation
     from tarnlog._results import (
         AuditInfo,
         CheckInfo,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from tarnlog._transaction import AsyncTransaction, Transaction
     from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
     from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Reads, Rejected, Unknown, Winner
+    from tarnlog.protocol.plans import Ledger
 
 _HOMES = {
     "tarnlog._api": ("TableApi",),
@@ -83,6 +85,8 @@ _HOMES = {
         "raise_for_outcome",
     ),
     "tarnlog._long": ("OperationInfo", "Progress"),
+    "tarnlog._plans": ("ArrowPlan", "Plan", "PlanExplanation"),
+    "tarnlog.protocol.plans": ("Ledger",),
     "tarnlog._results": (
         "AuditInfo",
         "CheckInfo",
@@ -119,6 +123,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Add",
+    "ArrowPlan",
     "AsyncClient",
     "AsyncTransaction",
     "AsyncWriteSession",
@@ -139,11 +144,14 @@ __all__ = [
     "Expired",
     "Health",
     "InvalidRequest",
+    "Ledger",
     "MetaData",
     "NotFound",
     "NotInLog",
     "NotNow",
     "OperationInfo",
+    "Plan",
+    "PlanExplanation",
     "Progress",
     "Protocol",
     "Reads",

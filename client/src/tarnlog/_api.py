@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from tarnlog._long import OnProgress, OperationInfo
+from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation
 from tarnlog._results import (
     AuditInfo,
     CheckpointInfo,
@@ -134,6 +135,44 @@ class TableApi(Protocol):
         page_size: int | None = None,
     ) -> Iterator[Add]:
         """The live files of one version, page by page as they are consumed."""
+
+    def plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        page_size: int | None = None,
+    ) -> Plan:
+        """The files of one version that may hold rows which a filter wants, and what left out the others."""
+
+    def plan_arrow(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+    ) -> ArrowPlan:
+        """The same with the files as a `pyarrow.Table`: for tables of many files. Needs the extra `arrow`."""
+
+    def explain_plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        max_files: int | None = 1000,
+    ) -> PlanExplanation:
+        """Why manifests and files are read or not; of so many files, dropped ones included."""
 
     def changes(
         self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None

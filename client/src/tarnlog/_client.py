@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import httpx
 
-from tarnlog import _calls, _commit_wire, _long, _wire
+from tarnlog import _calls, _commit_wire, _long, _plans, _wire
 from tarnlog._api import Order
 from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
 from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
 from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
 from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
+from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation, Whole
 from tarnlog._results import (
     AuditInfo,
     CheckpointInfo,
@@ -41,6 +42,7 @@ from tarnlog._transaction import Transaction
 from tarnlog._wire import Timestamp
 from tarnlog.protocol.actions import Action, Add, Skip
 from tarnlog.protocol.commits import CommitOutcome, Committed, Isolation, Reads, Unknown
+from tarnlog.protocol.plans import MAX_PAGE
 from tarnlog.protocol.tables import StateFormat
 
 T = TypeVar("T")
@@ -246,6 +248,71 @@ class Client:
             )
         )
 
+    def plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        page_size: int | None = None,
+    ) -> Plan:
+        pages = _plans.plan_pages(
+            table,
+            filter,
+            version=version,
+            timestamp=timestamp,
+            max_staleness_seconds=max_staleness_seconds,
+            exclude_cooldowns=exclude_cooldowns,
+            page_size=page_size,
+        )
+        return self._whole(_plans.whole_plan(pages))
+
+    def plan_arrow(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+    ) -> ArrowPlan:
+        call = _plans.plan_stream(
+            table,
+            filter,
+            version=version,
+            timestamp=timestamp,
+            max_staleness_seconds=max_staleness_seconds,
+            exclude_cooldowns=exclude_cooldowns,
+        )
+        return self._call(call)
+
+    def explain_plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        max_files: int | None = 1000,
+    ) -> PlanExplanation:
+        pages = _plans.plan_pages(
+            table,
+            filter,
+            version=version,
+            timestamp=timestamp,
+            max_staleness_seconds=max_staleness_seconds,
+            exclude_cooldowns=exclude_cooldowns,
+            explain=True,
+            page_size=min(max_files or MAX_PAGE, MAX_PAGE),
+        )
+        return self._whole(_plans.whole_explanation(pages, max_files))
+
     def changes(
         self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None
     ) -> Iterator[VersionChange]:
@@ -408,6 +475,16 @@ class Client:
         except httpx.RequestError as error:
             return no_answer(error)
         return answer_of(response)
+
+    def _whole(self, asking: Whole[T]) -> T:
+        call = next(asking)
+        while True:
+            page = self._call(call)
+            try:
+                call = asking.send(page)
+            except StopIteration as done:
+                result: T = done.value
+                return result
 
     def _pages(self, listing: _wire.Listing[T]) -> Iterator[T]:
         first = listing(None)  # what is wrong with the arguments shows here, not at the first iteration

@@ -6,7 +6,8 @@
     fake.next_commit(Unknown)                   # what the next commit answers instead
 
 Modelled: tables, blind appends, commit ids (a resend answers what happened then), invalid commits, the conflict rules
-`txn` and `delete-delete`, history, snapshots, files, changes, txns, skips and write sessions. States
+`txn` and `delete-delete`, history, snapshots, files, changes, txns, skips and write sessions. A plan leaves out no file
+but those with a cooldown: it checks the columns of a tree, and takes SQL as it is. States
 are written when asked for, and never by themselves. Vacuum finds nothing: there are no files.
 Not modelled: reads (filters, paths and isolation are taken and ignored, so `append` and `delete-read` never happen:
 script them), several commits in one version, retention and expiry, schema evolution rules, keys, storage,
@@ -26,11 +27,13 @@ from uuid import UUID
 
 import msgspec
 
+from tarnlog import _fake_plan as fake_plan
 from tarnlog._api import Order
 from tarnlog._connection import new_commit_id
 from tarnlog._errors import Conflict, InvalidRequest, NotFound
 from tarnlog._fake_table import FakeTable, must_be_live, rejected
 from tarnlog._long import OnProgress, OperationInfo, Progress
+from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation
 from tarnlog._results import (
     AuditInfo,
     CheckInfo,
@@ -299,6 +302,57 @@ class FakeTarnlog:
     ) -> Iterator[Add]:
         found = self._table(table)
         return iter(list(found.state(found.resolve(version, _time_ms(timestamp))).files.values()))
+
+    def plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        page_size: int | None = None,
+    ) -> Plan:
+        found = self._table(table)
+        cooling = self.cooldowns(table) if exclude_cooldowns else {}
+        return fake_plan.plan(found, filter, version, _time_ms(timestamp), cooling)
+
+    def plan_arrow(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+    ) -> ArrowPlan:
+        plan = self.plan(
+            table,
+            filter,
+            version=version,
+            timestamp=timestamp,
+            max_staleness_seconds=max_staleness_seconds,
+            exclude_cooldowns=exclude_cooldowns,
+        )
+        return fake_plan.as_arrow(plan, self._table(table))
+
+    def explain_plan(
+        self,
+        table: str,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        max_staleness_seconds: float | None = None,
+        exclude_cooldowns: bool = False,
+        max_files: int | None = 1000,
+    ) -> PlanExplanation:
+        found = self._table(table)
+        cooling = self.cooldowns(table) if exclude_cooldowns else {}
+        plan = fake_plan.plan(found, filter, version, _time_ms(timestamp), cooling)
+        return fake_plan.explained(plan, found, cooling, max_files)
 
     def changes(
         self, table: str, from_: int, to: int | None = None, *, page_size: int | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import audits, commits, log, operations, serve, sessions, states, tables, vacuum, watch
+from tarnlog.cli import audits, commits, log, operations, plans, serve, sessions, states, tables, vacuum, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -60,6 +60,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Log": {
         "history": log.history,
         "files": log.files,
+        "plan": plans.plan,
         "diff": log.diff,
         "watch": watch.watch,
         "commit": commits.commit,

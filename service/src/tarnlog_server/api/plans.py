@@ -56,11 +56,14 @@ class PlanRoutes:
                 raise ProblemError("not-acceptable", "an Arrow stream has no pages and explains nothing: ask for JSON")
             return arrow_answer(await plans.arrow(table_of(request), asked, _moment(asked)))
         page = await plans.page(table_of(request), asked, _moment(asked))
-        content = {"version": page.version, "files": [flat(add) for add in page.files], "next": page.next}
-        content["ledger"] = page.ledger
-        if page.explain is not msgspec.UNSET:
-            content["explain"] = page.explain
-        return await large_answer(request, self._coordinator.world, content)
+        content: dict[str, Any] = {
+            "version": page.version,
+            "files": [flat(add) for add in page.files],
+            "next": page.next,
+        }
+        content |= {"ledger": page.ledger, "filter": page.filter, "explain": page.explain}
+        told = {name: value for name, value in content.items() if value is not msgspec.UNSET}
+        return await large_answer(request, self._coordinator.world, told)
 
     def operations(self) -> list[Operation]:
         """What is served here."""

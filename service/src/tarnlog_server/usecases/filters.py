@@ -6,9 +6,10 @@ import hashlib
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from tarnlog.protocol.actions import MetaData
-from tarnlog.protocol.predicates import Predicate, PredicateError, parse_predicate
+from tarnlog.protocol.predicates import Or, Predicate, PredicateError, parse_predicate, to_builtins
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import check_predicate
@@ -26,6 +27,11 @@ async def understood(asked: Filter, metadata: MetaData | None, world: World) -> 
     if isinstance(asked, str) and len(asked) > OFF_LOOP_ABOVE:
         return await world.run_blocking(lambda: _understood(asked, metadata))
     return _understood(asked, metadata)
+
+
+def told_filter(predicate: Predicate | None) -> dict[str, Any] | UnsetType:
+    """What readers are told of a filter; nothing where every row passes, or none (then there are no files either)."""
+    return UNSET if predicate is None or predicate == Or(()) else to_builtins(predicate)
 
 
 def digest_of(*asked: object) -> str:

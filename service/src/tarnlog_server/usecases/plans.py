@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.plans import ExplainedManifest, Explanation, Ledger, PlanRequest
 from tarnlog.protocol.predicates import Predicate
 from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.codec.add_arrow import BATCH_ROWS, arrow_batches, arrow_schema
+from tarnlog_server.codec.add_arrow import arrow_batches, arrow_schema
 from tarnlog_server.codec.arrow_stream import ArrowStream
 from tarnlog_server.codec.manifest_filter import ManifestFilter
 from tarnlog_server.codec.scan_rows import Pruned, adds, prune, rows_at
@@ -33,7 +33,7 @@ from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
 from tarnlog_server.usecases.explained import explained_files, explained_manifests
-from tarnlog_server.usecases.filters import digest_of, understood
+from tarnlog_server.usecases.filters import digest_of, told_filter, understood
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.skips import active_cooldowns
 from tarnlog_server.usecases.snapshots import Snapshots
@@ -46,12 +46,16 @@ T = TypeVar("T")
 
 
 class PlanPage(Struct, frozen=True, rename="camel"):
-    """Some of the files to read; `next` continues at the same version. `explain` only where it was asked for."""
+    """Some of the files to read; `next` continues at the same version. `explain` only where it was asked for.
+
+    `filter` is on the first page: the tree that was understood, for readers that apply it to the rows.
+    """
 
     version: int
     files: tuple[Add, ...]
     next: str | None
     ledger: Ledger
+    filter: dict[str, Any] | UnsetType = UNSET
     explain: Explanation | UnsetType = UNSET
 
 
@@ -119,9 +123,10 @@ class Plans:
         found = await self._off_loop(
             min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, first=after is None)
         )
+        told = UNSET if after is not None else told_filter(scan.predicate)
         if found.last is None:
             self._kept.pop((live.location, snapshot.version, digest, scan.now_ms), None)
-            return PlanPage(snapshot.version, found.files, None, scan.ledger, found.explain)
+            return PlanPage(snapshot.version, found.files, None, scan.ledger, told, found.explain)
         self._keep((live.location, snapshot.version, digest, scan.now_ms), scan)
         row, path = found.last
         where = _Cursor(
@@ -133,7 +138,7 @@ class Plans:
             scan.now_ms,
             (scan.ledger.manifests_total, scan.ledger.manifests_pruned),
         )
-        return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, found.explain)
+        return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain)
 
     async def arrow(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> ArrowPlan:
         """All files of a plan as one stream, made while it is read. Raises ProblemError."""
@@ -141,16 +146,21 @@ class Plans:
         scan = await self._scan(live, snapshot, asked, "", None)
         schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows))
         told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
+        tree = told_filter(scan.predicate)
+        if tree is not UNSET:
+            told["filter"] = msgspec.json.encode(tree).decode()
         schema = schema.with_metadata({**(schema.metadata or {}), **told})
         return ArrowPlan(snapshot.version, scan.ledger, self._chunks(scan, schema))
 
     async def _chunks(self, scan: _Scan, schema: pa.Schema) -> AsyncIterator[bytes]:
         stream = ArrowStream(schema)
         batches = arrow_batches(scan.snapshot, scan.rows, schema)
-        left = len(scan.rows)
-        while left > 0:
-            chunk = await self._off_loop(min(left, BATCH_ROWS), lambda: stream.chunk(next(batches)))
-            left -= BATCH_ROWS
+
+        def encoded() -> bytes | None:
+            batch = next(batches, None)
+            return None if batch is None else stream.chunk(batch)
+
+        while (chunk := await self._off_loop(len(scan.rows), encoded)) is not None:
             yield chunk
         yield stream.end()
 
