@@ -8,19 +8,26 @@ table's configuration are inline, both as in listings. `tarnlog.arrow_files` mak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tarnlog.protocol.action_json import unknown_fields
 from tarnlog.protocol.actions import Add
 from tarnlog_server.codec.entry_batch import column_of
+from tarnlog_server.codec.file_columns import FileColumns, as_arrow
+from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.scan_rows import adds
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schema_dedup import lookup
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 65_536
+"""About ten megabytes: a stream holds a few of them at a time."""
 _TEXTS = pa.map_(pa.string(), pa.string())
 _LIST = pa.list_(pa.string())
 _SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -59,9 +66,18 @@ _ALWAYS = ("path", "partitionValues", "size", "modificationTime", "dataChange")
 
 
 def arrow_schema(snapshot: Snapshot, rows: Sequence[int]) -> pa.Schema:
-    """The schema of a stream of some rows; its metadata says which columns partition the table."""
+    """The schema of a stream of some rows; its metadata says which columns partition the table.
+
+    Costs a look at the files that were committed since the table was opened.
+    """
+    files = snapshot.files
     present = set(_ALWAYS)
-    for add in adds(snapshot, rows):
+    first_recent = bisect_left(rows, files.base)
+    if isinstance(files.segment, FileColumns) and first_recent:
+        present.update(name for chunk in files.segment.chunks for name in chunk.names)
+    if "docMappingRef" in present:
+        present.add("docMappingJson")
+    for add in adds(snapshot, rows[first_recent:]):
         present.update(_record(add))
     columns = snapshot.metadata.partition_columns if snapshot.metadata is not None else ()
     metadata = {"partitionColumns": msgspec.json.encode(columns)}
@@ -69,9 +85,58 @@ def arrow_schema(snapshot: Snapshot, rows: Sequence[int]) -> pa.Schema:
 
 
 def arrow_batches(snapshot: Snapshot, rows: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The files of some rows in their order, some thousands a batch. `schema` is that of `arrow_schema`."""
-    for start in range(0, len(rows), BATCH_ROWS):
+    """The files of some ascending rows, at most `BATCH_ROWS` a batch. `schema` is that of `arrow_schema`.
+
+    Packed files come as they are stored, without an action made of any, so they are in no particular order.
+    """
+    files = snapshot.files
+    first_recent = bisect_left(rows, files.base)
+    if isinstance(files.segment, FileColumns) and first_recent:
+        registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+        waiting: list[pa.RecordBatch] = []
+        for piece in _pieces(files.segment, rows[:first_recent]):
+            if sum(batch.num_rows for batch in waiting) + len(piece) > BATCH_ROWS:
+                yield _together(waiting)
+                waiting = []
+            waiting.append(_of_piece(piece, schema, registry))
+        yield _together(waiting)
+    for start in range(first_recent, len(rows), BATCH_ROWS):
         yield _of_adds(list(adds(snapshot, rows[start : start + BATCH_ROWS])), schema)
+
+
+def _pieces(segment: FileColumns, rows: Sequence[int]) -> Iterator[PackedEntries]:
+    """The packed entries of some rows, chunk by chunk, none larger than a batch. Whole chunks are not copied."""
+    if len(rows) == len(segment):
+        for chunk in segment.chunks:
+            yield from chunk.slices(BATCH_ROWS)
+        return
+    places = segment.places(as_arrow(rows if isinstance(rows, array) else array("q", rows)))
+    places = places.take(pc.sort_indices(places))
+    for chunk, within in segment.by_chunk(places):
+        for start in range(0, len(within), BATCH_ROWS):
+            yield chunk.taken(within.slice(start, BATCH_ROWS))
+
+
+def _of_piece(piece: PackedEntries, schema: pa.Schema, registry: Mapping[str, str]) -> pa.RecordBatch:
+    columns = {field.name: piece.column(field.name, field.type) for field in schema}
+    if "docMappingRef" in columns:
+        columns["docMappingJson"] = _restored(columns["docMappingJson"], columns["docMappingRef"], registry)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
+def _restored(inline: pa.Array, refs: pa.Array, registry: Mapping[str, str]) -> pa.Array:
+    """The mapping of each file: its own, or what the table's configuration has for its ref. Each text is there once."""
+    texts = [lookup(ref, registry) for ref in refs.dictionary.to_pylist()]
+    known = [text for text in texts if text is not None]
+    numbers = iter(range(len(known)))
+    codes = pa.array([None if text is None else next(numbers) for text in texts], pa.int32()).take(refs.indices)
+    own = pc.add(inline.indices, pa.scalar(len(known), pa.int32()))
+    dictionary = pa.concat_arrays([pa.array(known, pa.string()), inline.dictionary])
+    return pa.DictionaryArray.from_arrays(pc.coalesce(own, codes), dictionary)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _of_adds(files: Sequence[Add], schema: pa.Schema) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -27,6 +27,8 @@ from tarnlog_server.codec.table_state import StateFile
 __all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
 FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
 """Rows that are made at once: few at first, because most listings end early, then more, because that is cheaper."""
+_SLICE = 65_536
+"""Rows of which Python values are made at once: a million paths would be a hundred megabytes."""
 _UNUSUAL_PATH = r"%|//|\./|/\.$"
 """Only such paths can differ from their keys."""
 
@@ -68,7 +70,7 @@ class FileColumns:
         self._added_time = as_array("q", self._joined("times").take(order))
         hashes = array("q")
         for chunk in self.chunks:
-            hashes.extend(_hashes(chunk.paths))
+            hashes.extend(_hashes(chunk))
         in_order = as_arrow(hashes).take(order)
         by_hash = pc.sort_indices(in_order)
         self._row_by_hash = as_array("I", by_hash.cast(pa.uint32()))
@@ -153,23 +155,25 @@ class FileColumns:
 
     def totals(self) -> tuple[int, int, int]:
         """Bytes of all files, rows in those that tell, and how many do not tell."""
-        # Python's numbers: sums of 64-bit ones may not fit into 64 bits.
-        size = sum(sum(values) for values in self.column("size"))
-        counted = uncounted = 0
-        for values in self.column("numRecords"):
-            counted += sum(filter(None, values))
-            uncounted += values.count(None)
+        size = counted = uncounted = 0
+        for chunk in self.chunks:
+            records = chunk.column("numRecords", pa.int64())
+            size += _sum(chunk.column("size", pa.int64()))
+            counted += _sum(records)
+            uncounted += records.null_count
         return size, counted, uncounted
 
     def column(self, name: str) -> Iterator[list[Any]]:
-        """The values of one column, chunk by chunk, in the order of storage; see `stored_rows`."""
+        """The values of one column, some rows at a time, in the order of storage; see `stored_rows`."""
         for chunk in self.chunks:
-            yield chunk.values(name)
+            for part in chunk.slices(_SLICE):
+                yield part.values(name)
 
     def paths_and_partitions(self) -> Iterator[tuple[pa.Array, list[dict[str, str]]]]:
-        """The paths and partition values, chunk by chunk, in the order of storage."""
+        """The paths and partition values, some rows at a time, in the order of storage."""
         for chunk in self.chunks:
-            yield chunk.paths, chunk.values("partitionValues")
+            for part in chunk.slices(_SLICE):
+                yield part.paths, part.values("partitionValues")
 
     def stored_rows(self) -> array[int]:
         """The row of each stored entry, in the order of storage."""
@@ -284,12 +288,18 @@ def _size(numbers: array[int]) -> int:
     return len(numbers) * numbers.itemsize
 
 
-def _hashes(paths: pa.Array) -> Iterator[int]:
+def _hashes(chunk: PackedEntries) -> Iterator[int]:
     """The hash of each path's key. Python's own hash: it differs between processes, and never leaves this one."""
-    texts = paths.to_pylist()
-    if pc.any(pc.match_substring_regex(paths, _UNUSUAL_PATH)).as_py():
-        texts = map(path_key, texts)
-    return map(hash, texts)
+    for part in chunk.slices(_SLICE):
+        texts: Iterable[str] = part.paths.to_pylist()
+        if pc.any(pc.match_substring_regex(part.paths, _UNUSUAL_PATH)).as_py():
+            texts = map(path_key, texts)
+        yield from map(hash, texts)
+
+
+def _sum(numbers: pa.Array) -> int:
+    """The sum of 64-bit numbers, which may not fit into 64 bits."""
+    return int(pc.sum(numbers.cast(pa.decimal128(38, 0))).as_py() or 0)
 
 
 def as_array(kind: str, column: pa.Array) -> array[int]:

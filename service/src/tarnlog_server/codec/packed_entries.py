@@ -6,6 +6,7 @@ in every row is kept once. Nothing is lost: the records of a row are as they wer
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,8 @@ _NEEDED = {"path": pa.string(), "size": pa.int64(), "addedAtVersion": pa.int64()
 _MAPS_BY_KEY = ("partitionValues", "minValues", "maxValues")
 _MOST_KEYS = 64
 MOST_ROWS = 1_000_000
-"""Arrow's texts take 2 GiB of one column: more rows are packed apart."""
+_MOST_BYTES = 2**30
+"""Arrow's texts take 2 GiB of one column: more is packed apart."""
 
 
 class UnexpectedColumns(ValueError):
@@ -45,7 +47,7 @@ class PackedEntries:
         self.times = columns.pop("addedAtTimestamp")
         self._rows = len(self.versions)
         self._by_key: dict[str, dict[str, pa.Array]] = {}
-        self._constants: dict[str, Any] = {}
+        self._constants: dict[str, pa.Scalar] = {}
         self._columns: dict[str, pa.Array] = {}
         for name, column in columns.items():
             by_key = _by_key(column) if name in _MAPS_BY_KEY else None
@@ -53,9 +55,23 @@ class PackedEntries:
                 few = name == "partitionValues"
                 self._by_key[name] = {key: _few_texts(texts) if few else texts for key, texts in by_key.items()}
             elif name != "path" and _is_constant(column):
-                self._constants[name] = column[0].as_py()
+                self._constants[name] = column[0]
             else:
                 self._columns[name] = column if name == "path" else _few_texts(column)
+
+    @classmethod
+    def merged(cls, parts: Sequence[PackedEntries]) -> list[PackedEntries]:
+        """The same entries in few large parts, which are read faster than many small ones. The given ones are used up:
+        both together would be twice the memory."""
+        found: list[PackedEntries] = []
+        waiting: list[PackedEntries] = []
+        for part in filter(len, parts):
+            rows, size = sum(map(len, waiting)) + len(part), sum(one.nbytes for one in waiting) + part.nbytes
+            if waiting and (rows > MOST_ROWS or size > _MOST_BYTES):
+                found.append(_joined(waiting))
+                waiting = []
+            waiting.append(part)
+        return [*found, _joined(waiting)] if waiting else found
 
     def __len__(self) -> int:
         return self._rows
@@ -88,11 +104,23 @@ class PackedEntries:
     def values(self, name: str) -> list[Any]:
         """One field of all rows as Python values, maps as dicts; None where there is none."""
         if name in self._constants:
-            value = self._constants[name]
+            value = self._constants[name].as_py()
             return [value] * self._rows
         if name in self._by_key:
             return _dicts(self._by_key[name], self._rows)
         return python_values(self._columns[name]) if name in self._columns else [None] * self._rows
+
+    def _type(self, name: str) -> pa.DataType | None:
+        """The type of a field, codes apart; None when nothing tells."""
+        if name in self._by_key:
+            return pa.map_(pa.string(), pa.string())
+        kind = self._constants[name].type if name in self._constants else None
+        kind = self._columns[name].type if name in self._columns else kind
+        return kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
+
+    def _drop(self, name: str) -> None:
+        for fields in (self._by_key, self._constants, self._columns):
+            fields.pop(name, None)
 
     def records(self, places: pa.Array | None) -> Iterator[dict[str, Any]]:
         """The records of some rows without their versions and times, made in one go; of all rows when None."""
@@ -128,18 +156,46 @@ class PackedEntries:
         found.versions, found.times = self.versions.slice(start, length), self.times.slice(start, length)
         return found
 
+    def slices(self, rows: int) -> Iterator[PackedEntries]:
+        """All of them, some rows at a time."""
+        for start in range(0, self._rows, rows):
+            yield self.sliced(start, min(rows, self._rows - start))
+
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
         """One field as an Arrow column of a type, maps as maps."""
         if name in self._constants:
-            value = self._constants[name]
-            if isinstance(value, list) and pa.types.is_map(kind):
-                value = list(value)
-            return pa.repeat(pa.scalar(value, kind), self._rows)
+            return _repeated(self._constants[name], self._rows, kind)
         if name in self._by_key:
             return _map_of(self._by_key[name], self._rows, kind)
         if name not in self._columns:
             return pa.nulls(self._rows, kind)
         return _as(self._columns[name], kind)
+
+
+def _joined(parts: list[PackedEntries]) -> PackedEntries:
+    if len(parts) == 1:
+        return parts[0]
+    found = object.__new__(PackedEntries)
+    found._rows = sum(map(len, parts))
+    found._by_key, found._constants, found._columns = {}, {}, {}
+    found.versions = pa.concat_arrays([part.versions for part in parts])
+    found.times = pa.concat_arrays([part.times for part in parts])
+    for name in dict.fromkeys(name for part in parts for name in part.names):
+        keys = [list(part._by_key.get(name, ())) for part in parts]
+        constants = {part._constants.get(name) for part in parts}
+        if keys[0] and all(one == keys[0] for one in keys):
+            few = name == "partitionValues"
+            columns = {key: pa.concat_arrays([part.texts(name, key) for part in parts]) for key in keys[0]}
+            found._by_key[name] = {key: _few_texts(texts) if few else texts for key, texts in columns.items()}
+        elif len(constants) == 1 and None not in constants:
+            found._constants[name] = constants.pop()
+        else:
+            kind = next(kind for part in parts if (kind := part._type(name)) is not None)
+            column = pa.concat_arrays([part.column(name, kind) for part in parts])
+            found._columns[name] = column if name == "path" else _few_texts(column)
+        for part in parts:
+            part._drop(name)
+    return found
 
 
 def python_values(column: pa.Array) -> list[Any]:
@@ -219,18 +275,32 @@ def _dicts(by_key: dict[str, pa.Array], rows: int) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
+def _repeated(value: pa.Scalar, rows: int, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.repeat(value.cast(kind), rows)
+    codes = pa.repeat(pa.scalar(0, kind.index_type), rows)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value.as_py()], kind.value_type))
+
+
 def _map_of(by_key: dict[str, pa.Array], rows: int, kind: pa.DataType) -> pa.Array:
     """Columns by key as the map that they were."""
-    width = len(by_key)
     texts = [_as(one, pa.string()) for one in by_key.values()]
     keys = [pa.repeat(pa.scalar(name, pa.string()), rows) for name in by_key]
-    if width == 1:
-        items, names = texts[0], keys[0]
-    else:
-        mixed = pa.array([rows * at + row for row in range(rows) for at in range(width)], pa.int64())
+    items, names = texts[0], keys[0]
+    offsets, mixed = _woven(len(by_key), rows)
+    if len(by_key) > 1:
         items, names = pa.concat_arrays(texts).take(mixed), pa.concat_arrays(keys).take(mixed)
-    offsets = pa.array(range(0, width * rows + 1, width), pa.int32())
     return pa.MapArray.from_arrays(offsets, names, items, type=kind)
+
+
+@functools.lru_cache(maxsize=4)
+def _woven(width: int, rows: int) -> tuple[pa.Array, pa.Array]:
+    """Where the map of each row begins, and in which order columns that lie one after the other are taken for it.
+
+    Most batches of a stream are of one size.
+    """
+    offsets = pa.array(range(0, width * rows + 1, width), pa.int32())
+    return offsets, pa.array([rows * at + row for row in range(rows) for at in range(width)], pa.int32())
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -240,6 +310,7 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
         # Only the names and nullability of the fields differ: the parts are the same.
         found = pa.MapArray.from_arrays(column.offsets, column.keys, column.items, type=kind)
         return found if not column.null_count else pc.if_else(column.is_valid(), found, pa.scalar(None, kind))
-    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
-        return column.cast(kind.value_type).dictionary_encode()
+    if pa.types.is_dictionary(kind):
+        coded = column if pa.types.is_dictionary(column.type) else column.cast(kind.value_type).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(coded.indices.cast(kind.index_type), coded.dictionary)
     return column.cast(kind)

@@ -88,7 +88,7 @@ class StateEntries:
         try:
             chunks = await self._each(manifest, infos, read)
             hidden = hidden_below(manifest.tombstones)
-            return await self._world.run_blocking(lambda: FileColumns.live(chunks, hidden, _partitions(manifest)))
+            return await self._world.run_blocking(lambda: _segment(chunks, hidden, _partitions(manifest)))
         except (UnexpectedColumns, _Undecodable):
             return None
 
@@ -102,6 +102,15 @@ class StateEntries:
         """What `read` gives for each manifest, in their order; at most `state.read.parallelism` at the same time."""
         places = int(setting(_configuration(manifest), "state.read.parallelism"))
         return await some_at_a_time(places, [lambda info=info: read(info) for info in infos])  # type: ignore[misc]
+
+
+def _segment(
+    chunks: list[PackedEntries], hidden: Mapping[str, int | None], partition_columns: Sequence[str]
+) -> FileColumns:
+    files = FileColumns.live(PackedEntries.merged(chunks), hidden, partition_columns)
+    # Arrow keeps what it used on the way for the next time, which is the next restart.
+    pa.default_memory_pool().release_unused()
+    return files
 
 
 class _Undecodable(Exception):
