@@ -12,6 +12,7 @@ from tarnlog_server.adapters.memory_store import MemoryStore
 from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, create_app
 from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.telemetry.recording import RecordingTelemetry
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.roots import Root, Roots
@@ -36,10 +37,15 @@ class Api(httpx.AsyncClient):
     ) -> None:
         self.store = MemoryStore("warehouse")
         self.readiness = Readiness()
+        world = SystemWorld()
+        self.telemetry = RecordingTelemetry(world.monotonic)
         self.coordinator = Coordinator(
-            Roots(Root("memory://warehouse", self.store)), SystemWorld(), settings=committing or CommitterSettings()
+            Roots(Root("memory://warehouse", self.store)),
+            world,
+            self.telemetry,
+            settings=committing or CommitterSettings(),
         )
-        self.app = create_app(self.coordinator, self.readiness, settings)
+        self.app = create_app(self.coordinator, self.readiness, settings, activity=self.telemetry.activity)
         self.readiness.checked("memory://warehouse", (), 0)
         super().__init__(transport=httpx.ASGITransport(self.app), base_url="http://tarnlog.test", **client)
 

@@ -132,5 +132,6 @@ class Service:
             self.readiness,
             ApiSettings(keys=keys, limits=limits),
             metrics=self.telemetry.exposition,
+            activity=self.telemetry.activity,
             lifespan=self.lifespan,
         )

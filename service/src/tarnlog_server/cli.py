@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
             shown = f"[{host}]" if ":" in host else host
             url = f"http://{shown}:{port}"
             warehouse = self._service.coordinator.roots.warehouse.uri
-            sys.stdout.write(f"tarnlog serves {warehouse} on {url} (API: {url}/docs)\n")
+            sys.stdout.write(f"tarnlog serves {warehouse} on {url} (dashboard: {url}/, API: {url}/docs)\n")
             sys.stdout.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

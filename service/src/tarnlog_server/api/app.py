@@ -16,6 +16,7 @@ from tarnlog_server.api.auth import ApiKey, Authenticator
 from tarnlog_server.api.bodies import BodyLimits
 from tarnlog_server.api.changes import ChangeRoutes
 from tarnlog_server.api.commits import CommitRoutes
+from tarnlog_server.api.dashboard.routes import Dashboard
 from tarnlog_server.api.docs import docs_routes
 from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
@@ -30,6 +31,7 @@ from tarnlog_server.api.snapshots import SnapshotRoutes
 from tarnlog_server.api.states import StateRoutes
 from tarnlog_server.api.tables import TableRoutes
 from tarnlog_server.api.vacuum import VacuumRoutes
+from tarnlog_server.core.activity import Activity
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.forwarding import Forwarding
 
@@ -73,6 +75,7 @@ def create_app(
     settings: ApiSettings | None = None,
     *,
     metrics: Callable[[], bytes] = lambda: b"",
+    activity: Activity | None = None,
     lifespan: Lifespan | None = None,
     forwarding: Forwarding | None = None,
 ) -> Application:
@@ -103,12 +106,14 @@ def create_app(
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
     ]
+    dashboard = Dashboard(coordinator, readiness, activity or Activity(), app.operations)
     app.router.routes[:] = [
         *(OperationRoute.serving(operation, readiness) for operation in app.operations),
         *docs_routes(f"{TITLE} API", app.openapi),
+        *dashboard.routes(),
     ]
     auth = Authenticator(settings.keys, coordinator.world)
-    app.edge = Edge(app.router, auth, readiness, app.router.routes)
+    app.edge = Edge(app.router, auth, readiness, app.router.routes, dashboard)
     return app
 
 

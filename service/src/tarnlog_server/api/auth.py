@@ -6,6 +6,8 @@ what takes a table away from its name, or takes one up, needs admin. A key may b
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 from collections import OrderedDict
@@ -72,26 +74,33 @@ class Authenticator:
         """Whether no keys are configured at all."""
         return not self._keys
 
-    async def caller(self, authorization: bytes | None, address: str) -> Caller:
-        """Who sends this header. ProblemError `unauthenticated`, late if the key is wrong."""
+    async def caller(self, authorization: bytes | None, address: str, *, basic: bool = False) -> Caller:
+        """Who sends this header. ProblemError `unauthenticated`, late if the key is wrong.
+
+        `basic` also takes what a browser asks its user for: the key's id as the user, its secret as the password.
+        """
         if not self._keys:
             return LOCAL
         if authorization is None:
             raise ProblemError("unauthenticated", "send an API key: Authorization: Bearer <id>.<secret>")
-        found = self._matching(authorization)
+        found = self._matching(authorization, basic)
         if found is None:
             await self._world.sleep(self._delay(address))
             raise ProblemError("unauthenticated", "the API key is not valid: check it, or ask for a new one")
         return found
 
-    def _matching(self, authorization: bytes) -> Caller | None:
+    def _matching(self, authorization: bytes, basic: bool) -> Caller | None:
         kind, _, credentials = authorization.partition(b" ")
+        known = kind.lower() == b"bearer"
         name, _, secret = credentials.strip().partition(b".")
+        if basic and kind.lower() == b"basic":
+            known = True
+            name, _, secret = _decoded(credentials).partition(b":")
         key = self._keys.get(name.decode("latin-1"))
         # Compared for unknown ids too: the time taken says nothing about which ids exist.
         expected = _NOBODY if key is None else key.sha256.lower()
         same = hmac.compare_digest(hashlib.sha256(secret).hexdigest(), expected)
-        if key is None or not same or kind.lower() != b"bearer":
+        if key is None or not same or not known:
             return None
         return Caller(id=key.id, scope=key.scope, namespaces=key.namespaces)
 
@@ -103,3 +112,10 @@ class Authenticator:
         if len(self._wrong) > MAX_ADDRESSES:
             self._wrong.popitem(last=False)
         return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count - 1, 10))
+
+
+def _decoded(credentials: bytes) -> bytes:
+    try:
+        return base64.b64decode(credentials.strip(), validate=True)
+    except binascii.Error:
+        return b""

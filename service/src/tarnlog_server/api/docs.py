@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
@@ -21,7 +21,7 @@ ASSETS = "/docs/assets"
 
 
 def docs_routes(title: str, document: Callable[[], dict[str, Any]]) -> list[BaseRoute]:
-    """`/openapi.json`, `/docs` with what it loads, and the way to it from `/`. The document is made on demand."""
+    """`/openapi.json`, `/docs` with what it loads. The document is made on demand."""
     whole = cache(lambda: msgspec.json.encode(document()))
     older = cache(lambda: msgspec.json.encode(for_swagger(document())))
     page = get_swagger_ui_html(
@@ -42,14 +42,10 @@ def docs_routes(title: str, document: Callable[[], dict[str, Any]]) -> list[Base
     async def shown(_: Request) -> Response:
         return Response(older(), media_type="application/json")
 
-    async def home(_: Request) -> Response:
-        return RedirectResponse("/docs", 307)
-
     assets = StaticFiles(directory=Path(str(swagger_ui_path)))
     return [
         Route("/openapi.json", described, methods=["GET"]),
         Route("/docs", docs, methods=["GET"]),
         Route(f"{ASSETS}/openapi.json", shown, methods=["GET"]),
         Mount(ASSETS, assets),
-        Route("/", home, methods=["GET"]),
     ]

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import structlog
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +21,8 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import problem_answer
 from tarnlog_server.api.auth import LOCAL, Authenticator
 from tarnlog_server.api.bodies import ClientGone, drain
+from tarnlog_server.api.dashboard.pages import CHALLENGE
+from tarnlog_server.api.dashboard.routes import Dashboard
 from tarnlog_server.api.operation import CALLER
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.ports.telemetry import REQUEST_ID
@@ -29,14 +32,24 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 CLOSE = (b"connection", b"close")
 """Said during a shutdown, so that no client sends its next request on a connection that is about to end."""
 DRAINED_AT_CLOSE = 1024 * 1024
+DOCS = frozenset({"/docs", "/openapi.json"})
+DOCS_BELOW = "/docs/"
 OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
 
 
 class Edge:
     """Wraps the router."""
 
-    def __init__(self, app: ASGIApp, auth: Authenticator, readiness: Readiness, routes: list[BaseRoute]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        auth: Authenticator,
+        readiness: Readiness,
+        routes: list[BaseRoute],
+        dashboard: Dashboard,
+    ) -> None:
         self._app = app
+        self._dashboard = dashboard
         self._auth = auth
         self._readiness = readiness
         self._routes = routes
@@ -77,7 +90,7 @@ class Edge:
         except ClientGone:
             return
         except ProblemError as problem:
-            response = problem_answer(problem)
+            response = self._refusal(scope, problem)
         except HTTPException as error:
             response = self._unrouted(scope, error)
         except Exception as error:
@@ -85,7 +98,7 @@ class Edge:
             if started:
                 raise
             detail = f"the service failed; its log says more under request id {request_id.decode('ascii')}"
-            response = problem_answer(ProblemError("internal-error", detail))
+            response = self._refusal(scope, ProblemError("internal-error", detail))
         await response(scope, receive, identified)
 
     def _new_id(self) -> bytes:
@@ -103,11 +116,25 @@ class Edge:
             return
         client = scope.get("client")
         try:
-            scope[CALLER] = await self._auth.caller(authorization, client[0] if client else "")
+            # A browser adds these credentials to whatever a foreign page makes it send: they open what only reads.
+            basic = scope["method"] in ("GET", "HEAD") and self._is_page(path)
+            scope[CALLER] = await self._auth.caller(authorization, client[0] if client else "", basic=basic)
         except ProblemError:
             if authorization is not None:
                 _log.warning("key refused", client=client[0] if client else None, path=path)
             raise
+
+    def _is_page(self, path: str) -> bool:
+        """Whether a browser shows what is there: it cannot send a bearer key by itself, so it is asked for one."""
+        return self._dashboard.owns(path) or path in DOCS or path.startswith(DOCS_BELOW)
+
+    def _refusal(self, scope: Scope, problem: ProblemError) -> Response:
+        if self._dashboard.owns(scope["path"]):
+            return self._dashboard.problem(Request(scope), problem)
+        response = problem_answer(problem)
+        if problem.code.status == 401 and self._is_page(scope["path"]):
+            response.headers["www-authenticate"] = CHALLENGE
+        return response
 
     def _unrouted(self, scope: Scope, error: HTTPException) -> Response:
         if error.status_code == 405:

@@ -92,6 +92,11 @@ class Committer:
     def idle(self) -> bool:
         return self._line.idle
 
+    @property
+    def waiting(self) -> int:
+        """How many commits have no answer yet."""
+        return self._line.length
+
     def waits(self, commit_id: str) -> bool:
         """Whether this replica is still busy with a commit: its outcome is not known yet."""
         return self._line.waits(commit_id)

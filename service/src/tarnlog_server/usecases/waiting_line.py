@@ -61,6 +61,11 @@ class WaitingLine:
     def idle(self) -> bool:
         return not (self.queue or self.in_flight or self.parked)
 
+    @property
+    def length(self) -> int:
+        """How many have no answer yet."""
+        return len(self.queue) + len(self.in_flight) + len(self.parked)
+
     def waits(self, commit_id: str) -> bool:
         """Whether a commit is here: its outcome is not known yet."""
         return any(waiting.intent.commit_id == commit_id for waiting in self._all())

@@ -1,0 +1,192 @@
+"""What the first page shows: how the service does, and a page of tables with what is known of each.
+
+A view never walks a table. Names come from a listing that is kept for some seconds; figures come from tables that are
+open and from counters. Of the tables on the page that nobody opened yet a view opens a few, and only while there is
+room for them: looking on pushes nobody out of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.api.auth import Caller
+from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.core.activity import Activity, Figures
+from tarnlog_server.usecases.caches import CacheStats
+from tarnlog_server.usecases.catalog import Named
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.open_tables import OpenTable
+
+TABLES_A_PAGE = 50
+NAMES_KEPT_SECONDS = 10.0
+OPENED_A_VIEW = 3
+OPENING_SECONDS = 2.0
+RETRY_SECONDS = 60.0
+
+
+class StateAge(Struct, frozen=True):
+    """How far behind the newest state is. `seconds` None: its version is too old for its time to be in memory."""
+
+    format: str
+    version: int
+    versions_since: int
+    seconds: float | None
+
+
+class TableRow(Struct, frozen=True, kw_only=True):
+    """A table in the list. What is None is not known before the table is open."""
+
+    name: str
+    figures: Figures
+    version: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    waiting: int = 0
+    read_only: bool = False
+    state: StateAge | None = None
+    seen_seconds: float | None = None
+    problem: str | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How the service does."""
+
+    ready: bool
+    closing: bool
+    reasons: list[str]
+    places: list[str]
+    store: Figures
+    store_failures: int
+    commits: Figures
+    waiting: int
+    open_tables: int
+    started_ms: int
+    caches: dict[str, CacheStats]
+
+
+class TableList(Struct, frozen=True):
+    """A page of tables; `after` continues. `problem`: the catalog cannot be read, so only open ones are here."""
+
+    rows: list[TableRow]
+    found: int
+    after: str | None
+    problem: str | None
+
+
+class Overview:
+    """Gathers the first page."""
+
+    def __init__(self, coordinator: Coordinator, readiness: Readiness, activity: Activity) -> None:
+        self._coordinator = coordinator
+        self._readiness = readiness
+        self._activity = activity
+        self._world = coordinator.world
+        self._started_ms = self._world.now_ms()
+        self._names: tuple[float, list[Named]] | None = None
+        self._listing = asyncio.Lock()
+        self._unopenable: dict[str, tuple[float, str]] = {}
+        """Tables that could not be opened: until when that is believed, and why."""
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def started_ms(self) -> int:
+        """When this process began to count."""
+        return self._started_ms
+
+    def health(self) -> Health:
+        """How the service does, from counters alone."""
+        now = self._world.monotonic()
+        store = self._activity.of_store(now)
+        tables = self._coordinator.open_tables.opened()
+        return Health(
+            ready=not self._readiness.reasons and not self._readiness.closing,
+            closing=self._readiness.closing,
+            reasons=self._readiness.reasons,
+            places=[root.uri for root in self._coordinator.roots.all],
+            store=store,
+            store_failures=sum(store.outcomes.get(code, 0) for code in ("unknown", "unavailable", "refused")),
+            commits=self._activity.of_all(now),
+            waiting=sum(table.committer.waiting for table in tables),
+            open_tables=len(tables),
+            started_ms=self._started_ms,
+            caches=self._coordinator.caches.stats(),
+        )
+
+    async def tables(self, caller: Caller, find: str, after: str | None) -> TableList:
+        """A page of the tables that the caller sees and whose name holds `find`."""
+        problem = None
+        try:
+            names = [named.name for named in await self._listed() if not named.entry.dropped]
+        except ProblemError as error:
+            problem = error.detail
+            names = sorted(table.live.name for table in self._coordinator.open_tables.opened())
+        seen = [name for name in names if caller.sees(name.namespace) and find.lower() in str(name).lower()]
+        rest = [name for name in seen if after is None or str(name) > after]
+        page = sorted(rest, key=str)[:TABLES_A_PAGE]
+        if problem is None:
+            await self._open_some(page)
+        opened = {str(table.live.name): table for table in self._coordinator.open_tables.opened()}
+        rows = [self._row(str(name), opened.get(str(name))) for name in page]
+        return TableList(rows, len(seen), rows[-1].name if len(rest) > len(page) else None, problem)
+
+    def row(self, table: OpenTable) -> TableRow:
+        """What is known of an open table. Costs no I/O."""
+        return self._row(str(table.live.name), table)
+
+    def _row(self, name: str, table: OpenTable | None) -> TableRow:
+        now = self._world.monotonic()
+        figures = self._activity.of_table(name, now)
+        if table is None or not table.live.opened or table.live.head.dropped:
+            return TableRow(name=name, figures=figures, problem=self._unopenable.get(name, (0.0, None))[1])
+        live = table.live
+        return TableRow(
+            name=name,
+            figures=figures,
+            version=live.head.version,
+            files=live.head.num_files,
+            bytes=live.head.total_bytes,
+            waiting=table.committer.waiting,
+            read_only=live.read_only,
+            state=self._state(table),
+            seen_seconds=max(0.0, now - live.tracker.observed_at),
+        )
+
+    def _state(self, table: OpenTable) -> StateAge | None:
+        base = table.live.base
+        if base is None:
+            return None
+        written = table.live.tracker.timestamp_of(base.ref.version)
+        seconds = None if written is None else max(0.0, (self._world.now_ms() - written) / 1000)
+        since = max(0, table.live.head.version - base.ref.version)
+        return StateAge(base.ref.kind.value, base.ref.version, since, seconds)
+
+    async def _listed(self) -> list[Named]:
+        async with self._listing:
+            now = self._world.monotonic()
+            if self._names is None or now - self._names[0] >= NAMES_KEPT_SECONDS:
+                self._names = (now, await self._coordinator.catalog.all())
+            return self._names[1]
+
+    async def _open_some(self, page: list[TableName]) -> None:
+        opened = {table.live.name for table in self._coordinator.open_tables.opened()}
+        room = self._coordinator.open_tables.max_open - len(opened)
+        now = self._world.monotonic()
+        closed = [n for n in page if n not in opened and self._unopenable.get(str(n), (now, ""))[0] <= now]
+        most = min(OPENED_A_VIEW, room) - len(self._opening)
+        tasks = [asyncio.create_task(self._open(name)) for name in closed[: max(0, most)]]
+        for task in tasks:
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+        if tasks:
+            await asyncio.wait(tasks, timeout=OPENING_SECONDS)  # what takes longer goes on, and is in a later view
+
+    async def _open(self, name: TableName) -> None:
+        try:
+            await self._coordinator.open_tables.get(name)
+            self._unopenable.pop(str(name), None)
+        except ProblemError as problem:
+            self._unopenable[str(name)] = (self._world.monotonic() + RETRY_SECONDS, problem.detail)
