@@ -542,7 +542,7 @@ class FakeTarnlog:
         return {}
 
     def health(self) -> Health:
-        return Health(ready=True, detail={"status": "ready"})
+        return Health(ready=True, detail={"status": "ready", "role": "alone"})
 
     def close(self) -> None:
         """Nothing to let go of; the tables stay."""

@@ -10,9 +10,13 @@ from fastapi import FastAPI
 
 from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.adapters.delayed_store import DelayedStore
+from tarnlog_server.adapters.http_peers import HttpPeers
 from tarnlog_server.adapters.metered_store import MeteredStore
 from tarnlog_server.adapters.open_store import open_store
+from tarnlog_server.adapters.postgres_feed import PostgresFeed
 from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
+from tarnlog_server.adapters.sql_engine import Database, database_url
+from tarnlog_server.adapters.sql_leases import SqlLeases
 from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, Application, create_app
 from tarnlog_server.api.auth import ApiKey
@@ -21,14 +25,19 @@ from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.jobs.keep_states import keep_states
 from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
 from tarnlog_server.jobs.supervised import cancelled, supervised
+from tarnlog_server.ports.leases import Owner
 from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
 from tarnlog_server.ports.world import World
 from tarnlog_server.settings import BadSettings, Settings
 from tarnlog_server.telemetry.recording import RecordingTelemetry
+from tarnlog_server.usecases.change_news import ChangeNews
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.forwarding import Forwarding
 from tarnlog_server.usecases.lanes import LaneSizes
+from tarnlog_server.usecases.ownership import Ownership
 from tarnlog_server.usecases.probe import ProbeReport
+from tarnlog_server.usecases.replicas import Replicas
 from tarnlog_server.usecases.roots import Root, Roots
 
 
@@ -41,6 +50,9 @@ class Service:
         self.telemetry = RecordingTelemetry(self.world.monotonic)
         self.readiness = Readiness()
         self.coordinator = self._coordinator()
+        self.database = self._database()
+        self.replicas = self._replicas()
+        self.telemetry.watch_leases(self.replicas.leases)
         self.telemetry.watch_open_tables(lambda: len(self.coordinator.open_tables.opened()))
         self._background: list[asyncio.Task[None]] = []
         self.app = self._app()
@@ -49,6 +61,7 @@ class Service:
         """Answer everyone who waits and end the streams; nothing new is taken on. The first half of a shutdown."""
         self.readiness.closed.set()
         await cancelled(*self._background)
+        await self.replicas.leave()
         await self.coordinator.operations.close()
         await self.coordinator.open_tables.close(self.settings.shutdown_grace_seconds)
 
@@ -64,14 +77,18 @@ class Service:
         finally:
             self.readiness.closed.set()
             await cancelled(watch, *self._background)
+            await self.replicas.leave()
             await self.coordinator.close(self.settings.shutdown_grace_seconds)
+            await self.replicas.close()
+            if self.database is not None:
+                await self.database.close()
 
     def _jobs(self) -> list[asyncio.Task[None]]:
         """What works on tables in the background; it must have ended before the tables are closed."""
-        if not self.settings.background_states:
-            return []
-        states = supervised("states", lambda: keep_states(self.coordinator), self.world)
-        return [asyncio.create_task(states, name="states")]
+        jobs = self.replicas.jobs()
+        if self.settings.background_states:
+            jobs["states"] = lambda: keep_states(self.coordinator)
+        return [asyncio.create_task(supervised(name, job, self.world), name=name) for name, job in jobs.items()]
 
     def _checked(self, place: str, report: ProbeReport) -> None:
         self.readiness.checked(place, report.problems, report.clock_offset_ms)
@@ -102,6 +119,33 @@ class Service:
                 checkpointing=settings.checkpointing_places,
             ),
         )
+
+    def _database(self) -> Database | None:
+        if self.settings.database_url is None:
+            return None
+        try:
+            return Database(database_url(self.settings.database_url))
+        except ValueError as error:
+            raise BadSettings(f"TARNLOG_DATABASE_URL cannot be used: {error}.") from error
+
+    def _replicas(self) -> Replicas:
+        """What joins this replica to others: news over Postgres, leases once others know where to reach it."""
+        if self.database is None:
+            return Replicas()
+        settings, me = self.settings, Owner(self.world.uuid7().hex, self.settings.advertised_url or "")
+        news = None
+        if not self.database.is_sqlite:
+            feed, tables = PostgresFeed(self.database.url), self.coordinator.open_tables
+            news = ChangeNews(feed, tables, self.world, self.telemetry, replica=me.id)
+            tables.written = news.written
+        if settings.advertised_url is None:
+            return Replicas(news=news)
+        leases = SqlLeases(self.database, self.coordinator.roots.warehouse.uri)
+        ownership = Ownership(leases, me, self.world, self.telemetry, lease_seconds=settings.lease_seconds)
+        peers = HttpPeers(
+            connect_seconds=settings.forward_connect_seconds, answer_seconds=settings.forward_timeout_seconds
+        )
+        return Replicas(Forwarding(ownership, peers, self.world, self.telemetry), peers, news)
 
     def _root(self, setting: str, uri: str) -> Root:
         try:
@@ -134,4 +178,5 @@ class Service:
             metrics=self.telemetry.exposition,
             activity=self.telemetry.activity,
             lifespan=self.lifespan,
+            replicas=self.replicas,
         )

@@ -74,11 +74,20 @@ class Settings(BaseSettings):
     hedge: Literal["auto", "on", "off"] = "auto"
     background_states: bool = True
     operation_wait_seconds: Seconds = 3.0
+    advertised_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s@]+$")] | None = None
+    lease_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 10.0
+    forward_connect_seconds: Annotated[float, Field(gt=0, le=60)] = 0.5
+    forward_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 3.0
 
     @field_validator("log_level", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @field_validator("advertised_url", mode="before")
+    @classmethod
+    def _bare(cls, value: Any) -> Any:
+        return value.rstrip("/") if isinstance(value, str) else value
 
     @field_validator("api_keys")
     @classmethod
@@ -94,6 +103,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"host {self.host} can be reached from other machines, so keys are needed: set TARNLOG_API_KEYS, "
                 "or listen on 127.0.0.1"
+            )
+        if self.advertised_url is not None and self.database_url is None:
+            raise ValueError(
+                "advertised_url lets other replicas send commits here, and they find each other in a database: set "
+                "TARNLOG_DATABASE_URL to the one that they share"
             )
         return self
 

@@ -32,7 +32,7 @@ class SqlLeases:
             if database.is_sqlite
             else func.extract("epoch", func.clock_timestamp()).cast(Double)
         )
-        self._failed = False
+        self._prepared = False
 
     async def hold(self, owner: Owner, tables: Iterable[str], seconds: float) -> dict[str, Lease]:
         wanted = sorted(set(tables))  # in one order: two replicas must not wait for each other's rows
@@ -80,11 +80,11 @@ class SqlLeases:
     @contextlib.asynccontextmanager
     async def _asked(self) -> Any:
         try:
-            if self._failed:
+            if not self._prepared:
                 await self._database.prepare()
+                self._prepared = True
             async with self._database.begin() as connection:
                 yield connection
-            self._failed = False
         except IndexUnavailable as error:
-            self._failed = True
+            self._prepared = False
             raise LeasesUnavailable(str(error)) from error

@@ -33,7 +33,7 @@ from tarnlog_server.api.tables import TableRoutes
 from tarnlog_server.api.vacuum import VacuumRoutes
 from tarnlog_server.core.activity import Activity
 from tarnlog_server.usecases.coordinator import Coordinator
-from tarnlog_server.usecases.forwarding import Forwarding
+from tarnlog_server.usecases.replicas import Replicas
 
 TITLE = "tarnlog"
 DESCRIPTION = (
@@ -77,10 +77,11 @@ def create_app(
     metrics: Callable[[], bytes] = lambda: b"",
     activity: Activity | None = None,
     lifespan: Lifespan | None = None,
-    forwarding: Forwarding | None = None,
+    replicas: Replicas | None = None,
 ) -> Application:
     """The application around a coordinator. Its lifespan is the caller's: it opens and closes nothing by itself."""
     settings = settings or ApiSettings()
+    replicas = replicas or Replicas()
     app = Application(
         title=TITLE,
         description=DESCRIPTION,
@@ -93,7 +94,7 @@ def create_app(
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.operations = [
-        *CommitRoutes(coordinator, settings.limits, forwarding).operations(),
+        *CommitRoutes(coordinator, settings.limits, replicas.forwarding).operations(),
         *TableRoutes(coordinator, settings.limits).operations(),
         *SnapshotRoutes(coordinator).operations(),
         *PlanRoutes(coordinator, settings.limits).operations(),
@@ -104,7 +105,7 @@ def create_app(
         *VacuumRoutes(coordinator, settings.limits).operations(),
         *AuditRoutes(coordinator, settings.limits).operations(),
         *OperationRoutes(coordinator).operations(),
-        *ServiceRoutes(coordinator, readiness, settings.limits, metrics).operations(),
+        *ServiceRoutes(coordinator, readiness, settings.limits, metrics, replicas).operations(),
     ]
     dashboard = Dashboard(coordinator, readiness, activity or Activity(), app.operations)
     app.router.routes[:] = [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +20,7 @@ from tarnlog_server.api.parameters import NoQuery
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.usecases.caches import CacheStats
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.replicas import Replicas, Role
 from tarnlog_server.usecases.tables import parse_name
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,6 +31,19 @@ class HealthView(Struct, frozen=True):
     """The service is well."""
 
     status: str
+
+
+class ReadyView(Struct, frozen=True):
+    """Writes may be sent here."""
+
+    status: str
+    role: Annotated[
+        Role,
+        Meta(
+            description="`alone` writes every commit itself; a `replica` shares tables with others by leases; one that "
+            "is `replica-cut-off` from the database writes every commit itself until it is back. All of them are ready."
+        ),
+    ]
 
 
 class Invalidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,8 +59,14 @@ class ServiceRoutes:
     """The operations about the service."""
 
     def __init__(
-        self, coordinator: Coordinator, readiness: Readiness, limits: BodyLimits, metrics: Callable[[], bytes]
+        self,
+        coordinator: Coordinator,
+        readiness: Readiness,
+        limits: BodyLimits,
+        metrics: Callable[[], bytes],
+        replicas: Replicas,
     ) -> None:
+        self._replicas = replicas
         self._coordinator = coordinator
         self._readiness = readiness
         self._limits = limits
@@ -58,7 +79,7 @@ class ServiceRoutes:
     async def ready(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         self._readiness.require()
-        return json_answer(HealthView("ready"))
+        return json_answer(ReadyView("ready", self._replicas.role))
 
     async def metrics(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
@@ -108,7 +129,7 @@ class ServiceRoutes:
                 description="503 names the reason: a store that breaks its promises, a clock that is off, a shutdown. "
                 "Needs no key.",
                 scope=None,
-                results={200: Result("Ready", HealthView, {"status": "ready"})},
+                results={200: Result("Ready", ReadyView, {"status": "ready", "role": "alone"})},
                 problems=("not-ready", "shutting-down"),
             ),
             Operation(

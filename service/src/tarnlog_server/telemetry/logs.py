@@ -40,7 +40,17 @@ def configure_logs(level: str, style: Literal["json", "console"]) -> None:
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.INFO))
     # Their start and stop lines say what ours already say.
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "botocore", "urllib3"):
+    for name in (
+        "uvicorn",
+        "uvicorn.error",
+        "uvicorn.access",
+        "asyncio",
+        "botocore",
+        "urllib3",
+        "httpx",
+        "httpcore",
+        "alembic",
+    ):
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
 
 

@@ -38,6 +38,8 @@ class Ownership:
         self._used: dict[str, float] = {}
         self._distrusted: dict[str, tuple[int, float]] = {}
         self._wanted = asyncio.Event()
+        self.cut_off = False
+        """Whether the last question to the database had no answer."""
 
     def owner(self, table: str) -> Owner | None:
         """Whom to send a commit to; None when it is written here. Costs a few lookups in memory."""
@@ -78,9 +80,9 @@ class Ownership:
         while True:
             try:
                 await self.round()
-                failures = 0
+                failures, self.cut_off = 0, False
             except LeasesUnavailable as error:
-                failures += 1
+                failures, self.cut_off = failures + 1, True
                 if failures == 1:
                     _log.warning("leases are not kept, every commit is written where it arrives: %s", error)
                 await self._world.sleep(min(SHORTEST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE))
