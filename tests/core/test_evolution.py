@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarnlog.protocol.schema import Schema, parse_schema
-from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution, columns_changed
+from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution, check_replacement, columns_changed
 
 
 def field(name: str, data_type: object, nullable: bool = True, **metadata: object) -> dict[str, object]:
@@ -169,3 +169,10 @@ def test_widening_is_a_partial_order(old: list[str], new: list[str]) -> None:
             check_evolution(before, after, [])
     different = {f"c{i}" for i in range(max(len(old), len(new))) if old[i : i + 1] != new[i : i + 1]}
     assert columns_changed(before, after) == different
+
+
+def test_without_files_only_the_partition_columns_stay() -> None:
+    check_replacement(schema(A, B), schema(C, field("B", "string")), ["b"])
+    for new in ([A, C], [A, field("b", "long")]):
+        with pytest.raises(SchemaChangeNotAllowed, match="b: the table is partitioned by it"):
+            check_replacement(schema(A, B), schema(*new), ["b"])

@@ -29,6 +29,7 @@ from tests.usecases.replicas import (
     create,
     files,
     refused,
+    remove_line,
     request,
     send,
     set_properties,
@@ -216,6 +217,32 @@ async def test_a_patch_on_an_old_version_conflicts_with_a_newer_change(warehouse
     await commit(replica, add_line("x"))
     view = await replica.tables.alter(ORDERS, AlterTable(read_version=1, description="x"))
     assert (view.version, view.description) == (3, "x")
+
+
+async def test_a_commit_that_removes_every_file_may_set_another_schema(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    await create(replica)
+    await commit(replica, add_line("old"), add_line("other"))
+    view = await replica.tables.describe(ORDERS)
+    other = {"type": "struct", "fields": [{"name": "new", "type": "string", "nullable": True, "metadata": {}}]}
+    meta = {"metaData": _meta_data(view, other)}
+    outcome = await send(replica, meta, remove_line("old"), add_line("new"), readVersion=1)
+    assert isinstance(outcome, Rejected)
+    assert str(outcome.problem["type"]).endswith("schema-change-not-allowed")
+    await commit(replica, meta, remove_line("old"), remove_line("other"), add_line("new"), readVersion=1)
+    view = await replica.tables.describe(ORDERS)
+    assert [field["name"] for field in view.schema["fields"]] == ["new"]
+    assert await files(replica) == ["new"]
+
+
+def _meta_data(view: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": view.id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": msgspec.json.encode(schema).decode(),
+        "partitionColumns": list(view.partition_columns),
+        "configuration": view.properties,
+    }
 
 
 # drop and create again ----------------------------------------------------------------------------------------------

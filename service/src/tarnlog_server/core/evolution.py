@@ -27,7 +27,8 @@ class SchemaChangeNotAllowed(ValueError):
         shown = "; ".join(changes[:_SHOWN]) + (f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
         super().__init__(
             f"{shown}. Allowed are: adding columns that may be null, widening byte, short and integer up to long and "
-            "float to double, and letting a column be null"
+            "float to double, and letting a column be null. A commit that removes every file may set any schema that "
+            "keeps the partition columns"
         )
         self.changes = changes
 
@@ -36,6 +37,21 @@ def check_evolution(old: Schema, new: Schema, partition_columns: Collection[str]
     """SchemaChangeNotAllowed unless every change from old to new is allowed."""
     partitions = frozenset(name.lower() for name in partition_columns)
     changes = tuple(_struct_changes(old, new, "", partitions))
+    if changes:
+        raise SchemaChangeNotAllowed(changes)
+
+
+def check_replacement(old: Schema, new: Schema, partition_columns: Collection[str]) -> None:
+    """SchemaChangeNotAllowed unless a schema may follow when no file of the old one stays live.
+
+    Only the partition columns must be as they are: the table goes on being laid out by them.
+    """
+    before, after = old.by_name(), new.by_name()
+    changes = tuple(
+        f"{name}: the table is partitioned by it, so it stays as it is"
+        for name in partition_columns
+        if (field := after.get(name.lower())) is None or field.type != before[name.lower()].type
+    )
     if changes:
         raise SchemaChangeNotAllowed(changes)
 

@@ -12,7 +12,7 @@ from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
 from tarnlog_server.core.conflict import add_to_registry, merge_registry
-from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution
+from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution, check_replacement
 from tarnlog_server.core.intent import Intent, footprint_of
 from tarnlog_server.core.new_files import rewritten, rules_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
@@ -86,7 +86,7 @@ def _finalized(action: Action, intent: Intent, head: Snapshot) -> Action:
         if intent.registers_only and head.metadata is not None:
             # Everything but the mappings is the head's: what others changed since it was planned stays.
             action = add_to_registry(head.metadata, action)
-        return _checked_metadata(action, head)
+        return _checked_metadata(action, head, replaces_all=_replaces_all(intent, head))
     if isinstance(action, Protocol):
         _check_protocol(action, head)
     return action
@@ -101,8 +101,17 @@ def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
     return msgspec.structs.replace(skip, skip_count=1 + (previous.skip_count if previous else 0))
 
 
-def _checked_metadata(ours: MetaData, head: Snapshot) -> MetaData:
-    """Only what PATCH would allow: the same table, an allowed evolution, valid properties."""
+def _replaces_all(intent: Intent, head: Snapshot) -> bool:
+    """Whether no live file outlives the commit: then no file has to be readable under its schema."""
+    removes = intent.footprint.removes
+    return bool(removes) and len(removes) == head.num_files and all(map(head.files.has, removes))
+
+
+def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> MetaData:
+    """Only what PATCH would allow: the same table, an allowed evolution, valid properties.
+
+    A commit that removes every live file may set any schema that has the partition columns as they are.
+    """
     current = head.metadata
     if current is None:
         return ours
@@ -117,7 +126,8 @@ def _checked_metadata(ours: MetaData, head: Snapshot) -> MetaData:
         raise invalid([{"pointer": "/actions", "message": f"format.provider must stay {current.format.provider!r}"}])
     try:
         new = parse_schema_string(ours.schema_string)
-        check_evolution(schema_of(current.schema_string), new, current.partition_columns)
+        check = check_replacement if replaces_all else check_evolution
+        check(schema_of(current.schema_string), new, current.partition_columns)
         check_properties(ours.configuration)
     except SchemaError as error:
         raise ProblemError("schema-invalid", str(error)) from error
