@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tarnlog.protocol.predicates import Predicate
+from tarnlog.protocol.predicates import Predicate, to_builtins
 from tarnlog_spark._changes import feed_files, feed_range
 from tarnlog_spark._files import DataFile, added
 from tarnlog_spark._filters import predicate_of
 from tarnlog_spark._options import ReadOptions
+from tarnlog_spark._planning import plan_files
 from tarnlog_spark._reading import partitions_of, read_partition
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ class TableReader(DataSourceReader):
         if feed.changes:
             first, last = feed_range(client, table, feed)
             return (file for version in feed_files(client, table, first, last) for file in version.files)
-        found = client.files(table, version=self.options.version, timestamp=self.options.timestamp)
-        return map(added, found)
+        asked = None if self.predicate is None else to_builtins(self.predicate)
+        plan = plan_files(client, table, filter=asked, version=self.options.version, timestamp=self.options.timestamp)
+        return map(added, plan.files)
 
 
 class FilteringReader(TableReader):
