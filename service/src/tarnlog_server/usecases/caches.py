@@ -93,6 +93,9 @@ class CountedCache(Generic[V]):
         self._hits = 0
         self._misses = 0
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._entries
+
     def get(self, key: Key) -> V | None:
         found = self._entries.get(key)
         if found is None:

@@ -10,6 +10,7 @@ from tarnlog_server.usecases.caches import Caches
 from tarnlog_server.usecases.catalog import Catalog
 from tarnlog_server.usecases.checkpoints import Checkpoints
 from tarnlog_server.usecases.cleanup import Cleanup
+from tarnlog_server.usecases.cold_plans import ColdPlans
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.history import History
@@ -79,7 +80,7 @@ class Coordinator:
         records = Records(self.caches, indexed)
         self.commits = Commits(self.open_tables, indexed)
         self.snapshots = Snapshots(self.open_tables, records, self.caches)
-        self.plans = Plans(self.snapshots, world, telemetry)
+        self.plans = Plans(self.snapshots, ColdPlans(self.open_tables, records, world), world, telemetry)
         self.history = History(self.open_tables, records, indexed)
         self.partitions = PartitionSizes(self.open_tables)
         self.skips = Skips(self.open_tables, self.commits)

@@ -59,6 +59,8 @@ class OpenTables:
         self.written: Written | None = None
         """Hears of each version that is written here."""
         self._opening: dict[str, asyncio.Task[OpenTable]] = {}
+        self._soon: set[asyncio.Task[OpenTable]] = set()
+        """Openings that nobody waits for yet."""
         self._broken: dict[str, LiveTable] = {}
         """Tables that could not be opened: each remembers for a moment that its log is not worth another replay."""
 
@@ -103,11 +105,33 @@ class OpenTables:
     async def close(self, grace_seconds: float) -> None:
         """Answer everyone who waits, then let go."""
         await asyncio.gather(*(table.committer.close(grace_seconds) for table in self.opened()))
+        unfinished = [*self._soon, *self._opening.values()]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
         self._open.clear()
+
+    def is_open(self, named: Named) -> bool:
+        """Whether the table of a catalog entry is in memory."""
+        table = self._open.get(named.entry.location)
+        return table is not None and (table.live.name, table.live.read_only) == (named.name, named.entry.read_only)
+
+    def open_soon(self, named: Named) -> None:
+        """Begin to open a table without waiting for it. A failure is told to the next who waits."""
+        if not self.is_open(named) and named.entry.location not in self._opening:
+            task = asyncio.create_task(self.open(named))
+            self._soon.add(task)
+            task.add_done_callback(self._soon.discard)
+            task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+
+    def log_of(self, named: Named) -> TableLog:
+        """The log of a table, open or not."""
+        root, prefix = self.roots.resolve(named.entry.location)
+        return TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns)
 
     async def _load(self, named: Named) -> OpenTable:
         root, prefix = self.roots.resolve(named.entry.location)
-        log = TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns)
+        log = self.log_of(named)
         live = LiveTable(
             named.name,
             self.roots.uri(root, prefix),

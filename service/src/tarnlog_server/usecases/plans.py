@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -31,6 +31,7 @@ from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.cold_plans import ColdPlans
 from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
 from tarnlog_server.usecases.explained import explained_files, explained_manifests
 from tarnlog_server.usecases.filters import digest_of, told_filter, understood
@@ -43,6 +44,8 @@ OFF_LOOP_FROM = 2000
 KEPT_PLANS, KEPT_SECONDS = 8, 60.0
 """Plans that are kept for their next page, and for how long: without them every page prunes again."""
 T = TypeVar("T")
+_Key: TypeAlias = tuple[str, int, str, int]
+"""Table, version, what was asked, and when."""
 
 
 class PlanPage(Struct, frozen=True, rename="camel"):
@@ -74,7 +77,7 @@ class _Cursor(Struct, frozen=True):
     t: str
     h: str
     n: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    m: tuple[int, int]
+    c: tuple[int, int, int, int, int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -95,11 +98,12 @@ class _Scan:
 class Plans:
     """The verbs of planning."""
 
-    def __init__(self, snapshots: Snapshots, world: World, telemetry: Telemetry) -> None:
+    def __init__(self, snapshots: Snapshots, cold: ColdPlans, world: World, telemetry: Telemetry) -> None:
+        self.cold = cold
         self._snapshots = snapshots
         self._world = world
         self._telemetry = telemetry
-        self._kept: OrderedDict[tuple[str, int, str, int], tuple[float, _Scan]] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[float, _Scan]] = OrderedDict()
 
     async def page(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> PlanPage:
         """One page. Costs pruning once for the whole plan, then the files of the page. Raises ProblemError.
@@ -107,27 +111,19 @@ class Plans:
         With `explain` a page goes through all files, dropped ones included, `limit` of them.
         """
         digest = digest_of(asked.filter, asked.exclude_cooldowns, asked.explain)
-        after: _Cursor | None = None
-        version = asked.version
-        if asked.cursor is not None:
-            after = decode_cursor(asked.cursor, _Cursor)
-            if after.h != digest:
-                detail = "the cursor is of another plan; send the filter and the options that its first page had"
-                raise ProblemError("request-invalid", detail, errors=[{"pointer": "/cursor", "message": detail}])
-            version, timestamp = after.v, None
-        live, snapshot = await self._at(name, version, timestamp, asked.max_staleness_seconds)
-        if after is not None:
-            check_table(after.t, snapshot)
-        scan = await self._scan(live, snapshot, asked, digest, after)
+        after = None if asked.cursor is None else _continued(asked.cursor, digest)
+        scan = await self._scan(name, asked, timestamp, digest, after)
+        snapshot = scan.snapshot
         start = 0 if after is None else snapshot.files.row_after(after.a, after.k)
         found = await self._off_loop(
             min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, first=after is None)
         )
+        key = (str(name), snapshot.version, digest, scan.now_ms)
         told = UNSET if after is not None else told_filter(scan.predicate)
         if found.last is None:
-            self._kept.pop((live.location, snapshot.version, digest, scan.now_ms), None)
+            self._kept.pop(key, None)
             return PlanPage(snapshot.version, found.files, None, scan.ledger, told, found.explain)
-        self._keep((live.location, snapshot.version, digest, scan.now_ms), scan)
+        self._keep(key, scan)
         row, path = found.last
         where = _Cursor(
             snapshot.version,
@@ -136,14 +132,14 @@ class Plans:
             snapshot.table_id or "",
             digest,
             scan.now_ms,
-            (scan.ledger.manifests_total, scan.ledger.manifests_pruned),
+            msgspec.structs.astuple(scan.ledger),
         )
         return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain)
 
     async def arrow(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> ArrowPlan:
         """All files of a plan as one stream, made while it is read. Raises ProblemError."""
-        live, snapshot = await self._at(name, asked.version, timestamp, asked.max_staleness_seconds)
-        scan = await self._scan(live, snapshot, asked, "", None)
+        scan = await self._scan(name, asked, timestamp, "", None)
+        snapshot = scan.snapshot
         schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows))
         told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
         tree = told_filter(scan.predicate)
@@ -164,34 +160,42 @@ class Plans:
             yield chunk
         yield stream.end()
 
-    async def _at(
-        self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None
-    ) -> tuple[LiveTable, Snapshot]:
-        table, snapshot = await self._snapshots.at(name, version, timestamp, max_staleness)
-        return table.live, snapshot
-
     async def _scan(
-        self, live: LiveTable, snapshot: Snapshot, asked: PlanRequest, digest: str, after: _Cursor | None
+        self, name: TableName, asked: PlanRequest, timestamp: int | None, digest: str, after: _Cursor | None
     ) -> _Scan:
-        now_ms = self._world.now_ms() if after is None else after.n
-        kept = self._kept.get((live.location, snapshot.version, digest, now_ms))
-        if after is not None and kept is not None and kept[1].snapshot is snapshot:
-            return kept[1]
+        version = asked.version
+        if after is not None:
+            version, timestamp = after.v, None
+            kept = self._kept.get((str(name), after.v, digest, after.n))
+            if kept is not None and (kept[1].snapshot.table_id or "") == after.t:
+                return kept[1]
         started = self._world.monotonic()
-        predicate = await understood(asked.filter, snapshot.metadata, self._world)
+        now_ms = self._world.now_ms() if after is None else after.n
+        where = (name, version, timestamp, asked.max_staleness_seconds)
+        partial = None if asked.explain else await self.cold.scan(*where, asked.filter)
+        predicate: Predicate | None
+        if partial is not None:
+            source, snapshot, predicate = "storage", partial.snapshot, partial.predicate
+            total, manifests = partial.files_total, partial.manifests
+        else:
+            table, snapshot = await self._snapshots.at(*where)
+            started = self._world.monotonic()
+            predicate = await understood(asked.filter, snapshot.metadata, self._world)
+            source, total = "memory", snapshot.num_files
+            manifests = _manifests(table.live, snapshot, predicate)
+        if after is not None:
+            check_table(after.t, snapshot)
         pruned = await self._off_loop(snapshot.num_files, lambda: prune(snapshot, predicate))
-        manifests = _manifests(live, snapshot, predicate)
-        counted = (len(manifests), sum(not one.kept for one in manifests)) if after is None else after.m
-        cooling: dict[int, int] = {}
-        if asked.exclude_cooldowns:
-            cooling = _cooling(snapshot, now_ms)
+        cooling = _cooling(snapshot, now_ms) if asked.exclude_cooldowns else {}
         rows = pruned.rows if not cooling else array("q", (row for row in pruned.rows if row not in cooling))
-        ledger = _ledger(pruned, len(rows), counted)
         if after is None:
-            self._telemetry.plan_ended("memory", self._world.monotonic() - started, ledger)
+            ledger = _ledger(pruned, total, len(rows), manifests)
+            self._telemetry.plan_ended(source, self._world.monotonic() - started, ledger)
+        else:
+            ledger = Ledger(**dict(zip(Ledger.__struct_fields__, after.c, strict=True)))
         return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms)
 
-    def _keep(self, key: tuple[str, int, str, int], scan: _Scan) -> None:
+    def _keep(self, key: _Key, scan: _Scan) -> None:
         now = self._world.monotonic()
         self._kept[key] = (now, scan)
         self._kept.move_to_end(key)
@@ -248,12 +252,20 @@ def _manifests(live: LiveTable, snapshot: Snapshot, predicate: Predicate | None)
     return explained_manifests(state, asking)
 
 
-def _ledger(pruned: Pruned, left: int, manifests: tuple[int, int]) -> Ledger:
+def _ledger(pruned: Pruned, total: int, left: int, manifests: Sequence[ExplainedManifest]) -> Ledger:
     return Ledger(
-        manifests_total=manifests[0],
-        manifests_pruned=manifests[1],
-        files_total=pruned.files_total,
+        manifests_total=len(manifests),
+        manifests_pruned=sum(not one.kept for one in manifests),
+        files_total=total,
         files_after_partition_pruning=pruned.after_partitions,
         files_after_data_skipping=pruned.after_skipping,
         files_after_cooldowns=left,
     )
+
+
+def _continued(text: str, digest: str) -> _Cursor:
+    after = decode_cursor(text, _Cursor)
+    if after.h != digest:
+        detail = "the cursor is of another plan; send the filter and the options that its first page had"
+        raise ProblemError("request-invalid", detail, errors=[{"pointer": "/cursor", "message": detail}])
+    return after

@@ -85,6 +85,13 @@ class Records:
         """
         if version is None and timestamp is None:
             return live.head
+        version = await self.resolved(live, version, timestamp)
+        return live.tracker.snapshot_at(version) or await self._replayed(live, version)
+
+    async def resolved(self, live: LiveTable, version: int | None, timestamp: int | None) -> int:
+        """The version that is meant by a number, a time, or neither. Raises ProblemError, as `at`."""
+        if version is None and timestamp is None:
+            return live.head.version
         if version is not None and timestamp is not None:
             raise ProblemError("request-invalid", "give version or timestamp, not both")
         if timestamp is not None:
@@ -92,8 +99,11 @@ class Records:
                 # Another replica may have committed up to that time since we last looked.
                 await live.refresh(0)
             version = await self._version_at(live, timestamp)
-        version = await self.check(live, version)
-        return live.tracker.snapshot_at(version) or await self._replayed(live, version)
+        return await self.check(live, version)
+
+    def at_hand(self, live: LiveTable, version: int) -> bool:
+        """Whether a snapshot of that version costs no reads."""
+        return live.tracker.snapshot_at(version) is not None or (live.location, version) in self._caches.files
 
     async def _version_at(self, live: LiveTable, timestamp: int) -> int | None:
         """The highest version at or before a time.

@@ -241,6 +241,18 @@ class States:
                 raise
             return decode_state_manifest_avro(other, version, data)
 
+    async def own_manifest(self, version: int) -> StateManifest:
+        """An Avro state of ours without its entries, of the very version file that is there. Costs one round trip.
+
+        Raises NotOurs, CorruptObject, ObjectMissing.
+        """
+        async with meanwhile(self._version_sha256(version)) as found:
+            manifest = await self.manifest(version)
+            if not manifest.ours:
+                raise NotOurs
+            _check_version_file(self._paths.version(version), State(manifest.facts, (), ours=True), await found)
+        return manifest
+
     async def entries(self, manifest: StateManifest, info: ManifestInfo) -> list[StateFile]:
         """The entries of one manifest of a state, tombstoned ones included."""
         return await self._entries.entries(manifest, info)
