@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.action_json import decode_lines
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
+from tarnlog_server.codec import checkpoint_json_read
 from tarnlog_server.codec.checkpoint_json import encode_checkpoint, encode_checkpoint_parts, encode_parts_manifest
 from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
 from tarnlog_server.codec.checkpoint_order import count_actions
@@ -279,6 +280,15 @@ def test_what_is_no_checkpoint_is_named(data: bytes, says: str) -> None:
     with pytest.raises(CorruptObject, match=says) as caught:
         state_of(data)
     assert caught.value.key == KEY
+
+
+def test_removes_wait_in_a_small_checkpoint_and_tell_the_same_in_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = decode_part(KEY, GOLDEN)
+    assert small.removes is not None
+    monkeypatch.setattr(checkpoint_json_read, "_FEW_BYTES", 0)
+    large = decode_part(KEY, GOLDEN)
+    assert large.removes is None
+    assert join_parts(KEY, VERSION, None, [small]).facts == join_parts(KEY, VERSION, None, [large]).facts
 
 
 def test_versions_and_files_must_match() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import Format, MetaData
-from tarnlog_server.codec import checkpoint_parquet
+from tarnlog_server.codec import checkpoint_parquet, checkpoint_schema
 from tarnlog_server.codec.checkpoint_order import count_actions
 from tarnlog_server.codec.checkpoint_parquet import (
     Compression,
@@ -294,6 +294,35 @@ def test_many_files_stay_columns_and_tell_the_same_as_rows(monkeypatch: pytest.M
         assert isinstance(columns.files, FileColumns)
         assert columns.facts == rows.facts
         assert sorted(columns.files, key=by_path) == sorted(rows.files, key=by_path)
+
+
+def test_few_rows_tell_the_same_whatever_is_known_of_their_columns() -> None:
+    data = one()
+    quick = decode_parquet_part(KEY, data, sha256=sha256_hex(data))
+    assert quick.removes is not None, "removes wait where the checksum is known"
+    slow = decode_parquet_part(KEY, data)
+    assert slow.removes is None
+    left, right = (join_parts(KEY, VERSION, None, [part]) for part in (quick, slow))
+    assert (left.facts, list(left.files)) == (right.facts, list(right.files))
+
+
+@given(
+    st.lists(st.none() | st.dictionaries(st.sampled_from("abc"), st.none() | st.text(max_size=2))),
+    st.lists(st.booleans()),
+)
+def test_structs_are_found_wherever_they_lie(maps: list[dict[str, str | None] | None], there: list[bool]) -> None:
+    kept = min(len(maps), len(there))
+    items = [None if value is None else list(value.items()) for value in maps[:kept]]
+    children = [pa.array(items, pa.map_(pa.string(), pa.string())), pa.array(range(kept), pa.int64())]
+    absent = pa.array([not yes for yes in there[:kept]], pa.bool_())
+    column = pa.StructArray.from_arrays(children, names=["map", "number"], mask=absent)
+    expected = [
+        {"number": number} | ({} if value is None else {"map": value})
+        for number, (value, yes) in enumerate(zip(maps, there, strict=False))
+        if yes
+    ]
+    assert checkpoint_schema.members(column) == expected
+    assert checkpoint_schema.members(column.slice(1)) == [row for row in expected if row["number"] != 0]
 
 
 def test_some_parts_may_be_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import Protocol
 from tarnlog_server.codec import doc_mapping_registry
+from tarnlog_server.codec.damage import NO_SHA256, seal_document
 from tarnlog_server.codec.partition_bounds import PartitionBounds
 from tarnlog_server.codec.state_avro import write_container
 from tarnlog_server.codec.state_manifest import (
@@ -121,6 +122,20 @@ def test_the_document_can_be_read_without_us() -> None:
 def test_what_was_written_is_read(facts: StateFacts, tombstones: tuple[Tombstone, ...]) -> None:
     manifest = msgspec.structs.replace(MANIFEST, facts=facts, tombstones=tombstones)
     assert decode_state_manifest(KEY, VERSION, encode_state_manifest(manifest)) == manifest
+
+
+def test_removes_are_decoded_when_they_are_asked_for() -> None:
+    # Only a checksum of ours lets them wait: what it covers was written by us.
+    written = msgspec.json.decode(encode_state_manifest(MANIFEST))
+    blank = msgspec.json.encode(written | {"sha256": NO_SHA256, "removes": [{"path": 1}]})
+    facts = decode_state_manifest(KEY, VERSION, seal_document(blank)).facts
+    for _ in range(2):
+        with pytest.raises(CorruptObject, match="a remove") as caught:
+            list(facts.removes)
+        assert caught.value.key == KEY
+    right = decode_state_manifest(KEY, VERSION, encode_state_manifest(MANIFEST)).facts.removes
+    assert right == FACTS.removes
+    assert (right[0], right[-1:], len(right)) == (FACTS.removes[0], FACTS.removes[-1:], len(FACTS.removes))
 
 
 def test_every_flip_and_cut_of_the_document_is_noticed() -> None:

@@ -38,7 +38,7 @@ COLUMNS_FROM = 1000
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
-_INFO, _PROTOCOL = b"tarnlog.checkpoint", b"tarnlog.protocol"
+_INFO, _PROTOCOL, _MEMBERS = b"tarnlog.checkpoint", b"tarnlog.protocol", b"tarnlog.members"
 
 
 class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -54,6 +54,7 @@ class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=
 
 _PARQUET_INFO = msgspec.json.Decoder(ParquetInfo)
 _CHECKPOINT_INFO = msgspec.json.Decoder(CheckpointInfo)
+_CHECKPOINT_MEMBERS = msgspec.json.Decoder(dict[str, list[str]])
 
 
 def encode_parquet(
@@ -76,6 +77,7 @@ def encode_parquet(
     for number in itertools.count(1):
         out = io.BytesIO()
         actions, largest = 0, 0
+        members: dict[str, dict[str, None]] = {}
         with pq.ParquetWriter(
             out,
             checkpoint_schema.SCHEMA,
@@ -85,12 +87,15 @@ def encode_parquet(
         ) as writer:
             while batch and (actions == 0 or out.tell() + largest <= max_file_size):
                 before = out.tell()
-                writer.write_batch(_record_batch(batch))
+                rows_of = _record_batch(batch)
+                for name, some in checkpoint_schema.members_of(rows_of).items():
+                    members.setdefault(name, {}).update(dict.fromkeys(some))
+                writer.write_batch(rows_of)
                 largest = max(largest, out.tell() - before)
                 actions += len(batch)
                 batch = next(batches, None)
             last = batch is None
-            writer.add_key_value_metadata(_file_metadata(facts, number, last=last))
+            writer.add_key_value_metadata(_file_metadata(facts, number, members, last=last))
         yield EncodedCheckpoint(out.getvalue(), number, actions, last)
         if last:
             return
@@ -133,11 +138,12 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
     """The rows of one file, for `join_parts`; CorruptObject names the object. Check `sha256` whenever it is known."""
     check_sha256(key, data, sha256)
     with names_object(key, "its Parquet data"):
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        # All of it is in memory: fetching it ahead, in other threads, would only cost.
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
         metadata: dict[bytes, bytes] = file.metadata.metadata or {}
         info = _CHECKPOINT_INFO.decode(metadata[_INFO]) if _INFO in metadata else None
-        if info is not None and sha256 is not None and file.metadata.num_rows < COLUMNS_FROM:
-            return _few_rows(key, file, info)
+        if info is not None and sha256 is not None and _MEMBERS in metadata and file.metadata.num_rows < COLUMNS_FROM:
+            return _few_rows(key, file, info, _CHECKPOINT_MEMBERS.decode(metadata[_MEMBERS]))
         present = [name for name in checkpoint_schema.COLUMNS if name in file.schema_arrow.names]
         actions: list[Action] = []
         stamps: list[tuple[int, int]] = []
@@ -152,24 +158,31 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
                 _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(batch.column(name)), actions, stamps)
         if info is None:
             return CheckpointPart(key, None, actions)
-        return CheckpointPart(key, _with(stamps, info), _own_protocol(actions, file), columns)
+        if _PROTOCOL in metadata:
+            own = from_body(Protocol, metadata[_PROTOCOL])
+            actions = [own if isinstance(action, Protocol) else action for action in actions]
+        return CheckpointPart(key, _with(stamps, info), actions, columns)
 
 
-def _few_rows(key: str, file: pq.ParquetFile, info: CheckpointInfo) -> CheckpointPart:
+def _few_rows(key: str, file: pq.ParquetFile, info: CheckpointInfo, members: dict[str, list[str]]) -> CheckpointPart:
     """A file of ours with few rows: what it costs is its many columns, so only those with a value are read.
 
-    Removes are left for later.
+    Removes are left for later, and the protocol that is there for Delta's readers is not read at all.
     """
     actions: list[Action] = []
     stamps: list[tuple[int, int]] = []
-    present = checkpoint_schema.members_with_values(file.metadata)
-    table = file.read([name for name in present if not name.startswith("remove.")], use_threads=False)
+    own = (file.metadata.metadata or {}).get(_PROTOCOL)
+    if own is not None:
+        actions.append(from_body(Protocol, own))
+    paths = {name: [f"{name}.{member}" for member in some] for name, some in members.items()}
+    removed = paths.pop("remove", [])
+    wanted = [path for name, some in paths.items() for path in some if own is None or name != "protocol"]
+    table = file.read(wanted, use_threads=False)
     for name in table.column_names:
         for chunk in table.column(name).chunks:
             _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(chunk), actions, stamps)
-    removed = [name for name in present if name.startswith("remove.")]
     later = LaterRemoves(lambda: _removes(key, file, removed)) if removed else None
-    return CheckpointPart(key, _with(stamps, info), _own_protocol(actions, file), removes=later)
+    return CheckpointPart(key, _with(stamps, info), actions, removes=later)
 
 
 def _removes(key: str, file: pq.ParquetFile, members: list[str]) -> list[StateRemove]:
@@ -185,15 +198,6 @@ def _removes(key: str, file: pq.ParquetFile, members: list[str]) -> list[StateRe
 def _with(stamps: list[tuple[int, int]], info: CheckpointInfo) -> CheckpointInfo:
     versions, times = [stamp[0] for stamp in stamps], [stamp[1] for stamp in stamps]
     return msgspec.structs.replace(info, versions=versions, times=times)
-
-
-def _own_protocol(actions: list[Action], file: pq.ParquetFile) -> list[Action]:
-    """The table's own protocol in the place of the one that is there for Delta's readers."""
-    metadata: dict[bytes, bytes] = file.metadata.metadata or {}
-    if _PROTOCOL not in metadata:
-        return actions
-    own = from_body(Protocol, metadata[_PROTOCOL])
-    return [own if isinstance(action, Protocol) else action for action in actions]
 
 
 def _file_columns(file: pq.ParquetFile) -> tuple[pa.RecordBatch, ...]:
@@ -226,8 +230,11 @@ def _record_batch(items: Sequence[Action | StateFile | StateRemove]) -> pa.Recor
     return pa.RecordBatch.from_arrays(arrays, schema=checkpoint_schema.SCHEMA)
 
 
-def _file_metadata(facts: StateFacts, number: int, *, last: bool) -> dict[bytes, bytes]:
+def _file_metadata(
+    facts: StateFacts, number: int, members: dict[str, dict[str, None]], *, last: bool
+) -> dict[bytes, bytes]:
     first = number == 1
     info = CheckpointInfo(version=facts.version, part=number, last=last, facts=side_facts(facts) if first else None)
-    own = {_INFO: msgspec.json.encode(info)}
+    there = {name: list(some) for name, some in members.items()}
+    own = {_INFO: msgspec.json.encode(info), _MEMBERS: msgspec.json.encode(there)}
     return own | {_PROTOCOL: bytes(body(facts.protocol))} if first else own

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tarnlog.protocol.action_json import from_object, unknown_fields
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
@@ -149,35 +148,23 @@ def from_row(kind: type[Action], row: dict[str, Any]) -> Action:
         return cast(Action, from_object(kind, msgspec.to_builtins(row)))
 
 
-def members_with_values(metadata: pq.FileMetaData) -> list[str]:
-    """The members, as `column.member`, without those that are null in every row of a file that we wrote.
+def members_of(batch: pa.RecordBatch) -> dict[str, list[str]]:
+    """By column, the members that are not null in every row; a column without any is left out."""
+    found = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        there = [field.name for index, field in enumerate(column.type) if _has_value(column.field(index))]
+        if there:
+            found[name] = there
+    return found
 
-    Whether a map or a list is null or only empty is not told. Such a one counts unless its whole column is null:
-    each action has a plain member that is never null.
-    """
-    plain: dict[str, bool] = {}
-    nested: dict[str, bool] = {}
-    for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
-        for chunk in (group.column(index) for index in range(group.num_columns)):
-            name, *inside = chunk.path_in_schema.split(".", 2)
-            member = f"{name}.{inside[0]}"
-            if len(inside) > 1:
-                nested[member] = True
-            elif not plain.get(member):
-                statistics = chunk.statistics
-                plain[member] = (
-                    statistics is None or not statistics.has_null_count or statistics.null_count < group.num_rows
-                )
-    there = {member.split(".", 1)[0] for member, some in plain.items() if some}
-    return [
-        *(member for member, some in plain.items() if some),
-        *(member for member in nested if member.split(".", 1)[0] in there),
-    ]
+
+def _has_value(child: pa.Array) -> bool:
+    return bool(child.null_count < len(child))
 
 
 def members(column: pa.StructArray) -> list[dict[str, Any]]:
     """The structs of a column that are there, as dicts without their null members."""
-    some = column.drop_null()
+    some = _present(column)
     rows: list[dict[str, Any]] = [{} for _ in range(len(some))]
     for index, field in enumerate(some.type):
         child = some.field(index)
@@ -189,9 +176,22 @@ def members(column: pa.StructArray) -> list[dict[str, Any]]:
     return rows
 
 
+def _present(column: pa.StructArray) -> pa.StructArray:
+    """The structs that are there: a slice where they lie together, which costs far less than a copy of each member."""
+    count = len(column) - column.null_count
+    if 0 < count < len(column):
+        together = column.slice(column.is_valid().index(True).as_py(), count)
+        if together.null_count == 0:
+            return together
+    return column.drop_null()
+
+
 def _values(child: pa.Array) -> list[Any]:
-    """The Python values of an array. Maps are cut out of their keys and items, a scalar an entry would be slow."""
-    if not pa.types.is_map(child.type) or child.offset:
+    """The Python values of an array. Maps are cut out of their keys and items, a scalar an entry would be slow.
+
+    The offsets of a slice lead into the keys and items of the whole.
+    """
+    if not pa.types.is_map(child.type):
         values: list[Any] = child.to_pylist(maps_as_pydicts="strict")
         return values
     ends = child.offsets.to_pylist()

@@ -20,5 +20,9 @@ async def meanwhile(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        if task.done():
+            # Looked at, so that nobody is told of it: without the turns of the loop that waiting costs.
+            _ = task.cancelled() or task.exception()
+        else:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
