@@ -12,11 +12,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from tarnlog_server.core import index_plan
 from tarnlog_server.core.index_plan import agrees
 from tarnlog_server.core.index_rows import IndexedTable, TableFacts
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.ports.telemetry import Telemetry
-from tarnlog_server.usecases import ingest as ingest_module
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.history import CommitView
@@ -116,7 +116,7 @@ async def test_what_is_committed_gets_into_the_index(place: Place) -> None:
     assert place.rows.facts.num_files == 40
     assert place.sound()
     assert replica.ingest is not None
-    assert replica.ingest.backlog().tables == 0
+    assert replica.ingest.status().tables == 0
 
 
 async def test_history_from_the_index_is_that_of_storage_and_costs_no_reads(place: Place) -> None:
@@ -199,7 +199,7 @@ async def test_a_gap_that_another_process_left_is_filled_from_storage(place: Pla
 
 
 async def test_a_gap_that_is_too_wide_begins_the_index_anew(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_module.next_put, "__defaults__", (5,))
+    monkeypatch.setattr(index_plan.next_put, "__defaults__", (5,))
     first = place.replica()
     await filled(first, 3)
     await flush(first)

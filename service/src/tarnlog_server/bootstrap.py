@@ -12,10 +12,11 @@ from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.adapters.delayed_store import DelayedStore
 from tarnlog_server.adapters.http_peers import HttpPeers
 from tarnlog_server.adapters.metered_store import MeteredStore
-from tarnlog_server.adapters.open_store import open_store
+from tarnlog_server.adapters.open_index import index_of, open_database
+from tarnlog_server.adapters.open_store import local_folder, open_store
 from tarnlog_server.adapters.postgres_feed import PostgresFeed
 from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
-from tarnlog_server.adapters.sql_engine import Database, database_url
+from tarnlog_server.adapters.sql_engine import Database, PoolSettings
 from tarnlog_server.adapters.sql_leases import SqlLeases
 from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, Application, create_app
@@ -34,6 +35,7 @@ from tarnlog_server.usecases.change_news import ChangeNews
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.forwarding import Forwarding
+from tarnlog_server.usecases.index_guard import GuardSettings
 from tarnlog_server.usecases.lanes import LaneSizes
 from tarnlog_server.usecases.ownership import Ownership
 from tarnlog_server.usecases.probe import ProbeReport
@@ -49,8 +51,10 @@ class Service:
         self.world = world or SystemWorld()
         self.telemetry = RecordingTelemetry(self.world.monotonic)
         self.readiness = Readiness()
-        self.coordinator = self._coordinator()
         self.database = self._database()
+        self.coordinator = self._coordinator()
+        if self.coordinator.ingest is not None:
+            self.telemetry.watch_index(self.coordinator.ingest.status)
         self.replicas = self._replicas()
         self.telemetry.watch_leases(self.replicas.leases)
         self.telemetry.watch_open_tables(lambda: len(self.coordinator.open_tables.opened()))
@@ -86,6 +90,8 @@ class Service:
     def _jobs(self) -> list[asyncio.Task[None]]:
         """What works on tables in the background; it must have ended before the tables are closed."""
         jobs = self.replicas.jobs()
+        if self.coordinator.ingest is not None:
+            jobs["index"] = self.coordinator.ingest.run
         if self.settings.background_states:
             jobs["states"] = lambda: keep_states(self.coordinator)
         return [asyncio.create_task(supervised(name, job, self.world), name=name) for name, job in jobs.items()]
@@ -118,13 +124,25 @@ class Service:
                 reading=settings.reading_places,
                 checkpointing=settings.checkpointing_places,
             ),
+            index=index_of(settings.database_url, self.database),
+            index_guard=GuardSettings(
+                read_seconds=settings.database_read_seconds,
+                write_seconds=settings.database_write_seconds,
+                longest_pause_seconds=settings.database_retry_seconds,
+            ),
         )
 
     def _database(self) -> Database | None:
-        if self.settings.database_url is None:
-            return None
+        settings = self.settings
+        pool = PoolSettings(
+            size=settings.database_pool_size,
+            connect_seconds=settings.database_connect_seconds,
+            statement_seconds=settings.database_write_seconds,
+        )
         try:
-            return Database(database_url(self.settings.database_url))
+            return open_database(
+                settings.database_url, local_folder(settings.warehouse), pool, migrate=settings.database_migrate
+            )
         except ValueError as error:
             raise BadSettings(f"TARNLOG_DATABASE_URL cannot be used: {error}.") from error
 

@@ -49,7 +49,13 @@ class Settings(BaseSettings):
 
     warehouse: Annotated[str, Field(min_length=1)] = "./data"
     locations: tuple[str, ...] = ()
-    database_url: str | None = None
+    database_url: str | None = Field(None, min_length=1, repr=False)
+    database_pool_size: Annotated[int, Field(ge=1, le=1000)] = 5
+    database_connect_seconds: Annotated[float, Field(gt=0, le=600)] = 5.0
+    database_read_seconds: Annotated[float, Field(gt=0, le=600)] = 0.5
+    database_write_seconds: Annotated[float, Field(gt=0, le=600)] = 15.0
+    database_retry_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
+    database_migrate: bool = True
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8420
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -5,6 +5,7 @@ boto3 and obstore are imported only when they are asked for: a service on a loca
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
@@ -62,6 +63,14 @@ def open_store(
     from tarnlog_server.adapters.obstore_store import ObstoreStore
 
     return ObstoreStore(uri, settings)
+
+
+def local_folder(uri: str) -> Path | None:
+    """The folder of a warehouse that is on this machine's disk; None for any other."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return Path(uri)
+    return Path(_folder(uri, rest)) if scheme == "file" else None
 
 
 def _folder(uri: str, rest: str) -> str:

@@ -119,6 +119,9 @@ class Database:
                 await self.engine.dispose()
 
     async def _up_to_date(self) -> None:
+        if self.is_sqlite:
+            with self._translated():
+                Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
         found = await self.revision()
         if found == REVISION:
             return
@@ -168,7 +171,6 @@ class Database:
     def _engine(self) -> AsyncEngine:
         pool = self._pool
         if self.is_sqlite:
-            Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
             arguments: dict[str, Any] = {"timeout": pool.connect_seconds}
         else:
             milliseconds = str(int(pool.statement_seconds * 1000))

@@ -18,6 +18,7 @@ from tarnlog_server.api.examples import CACHE
 from tarnlog_server.api.operation import Operation, Result, audited, caller_of
 from tarnlog_server.api.parameters import NoQuery
 from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.ports.telemetry import IndexState
 from tarnlog_server.usecases.caches import CacheStats
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.replicas import Replicas, Role
@@ -42,6 +43,13 @@ class ReadyView(Struct, frozen=True):
         Meta(
             description="`alone` writes every commit itself; a `replica` shares tables with others by leases; one that "
             "is `replica-cut-off` from the database writes every commit itself until it is back. All of them are ready."
+        ),
+    ]
+    index: Annotated[
+        IndexState,
+        Meta(
+            description="The index is a cache: while it is `degraded`, `starting` or `off`, storage answers what it "
+            "would have answered. `/metrics` says more."
         ),
     ]
 
@@ -79,7 +87,9 @@ class ServiceRoutes:
     async def ready(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         self._readiness.require()
-        return json_answer(ReadyView("ready", self._replicas.role))
+        ingest = self._coordinator.ingest
+        index: IndexState = "off" if ingest is None else ingest.guard.state
+        return json_answer(ReadyView("ready", self._replicas.role, index))
 
     async def metrics(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
@@ -129,7 +139,7 @@ class ServiceRoutes:
                 description="503 names the reason: a store that breaks its promises, a clock that is off, a shutdown. "
                 "Needs no key.",
                 scope=None,
-                results={200: Result("Ready", ReadyView, {"status": "ready", "role": "alone"})},
+                results={200: Result("Ready", ReadyView, {"status": "ready", "role": "alone", "index": "ready"})},
                 problems=("not-ready", "shutting-down"),
             ),
             Operation(

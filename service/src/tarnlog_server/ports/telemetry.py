@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Literal
+
+from msgspec import Struct
 
 from tarnlog.protocol.plans import Ledger
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """Which request is served: every line that is logged for it says so."""
+
+
+IndexState = Literal["off", "starting", "ready", "degraded"]
+
+
+class IndexStatus(Struct, frozen=True):
+    """How the index does: whether it can be used, and the tables and versions that it does not have yet."""
+
+    state: IndexState
+    tables: int
+    versions: int
 
 
 class Telemetry:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disab
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tarnlog.protocol.plans import Ledger
-from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.telemetry import IndexStatus, Telemetry
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -126,6 +126,28 @@ class PrometheusTelemetry(Telemetry):
             registry=registry,
         )
         Info("tarnlog_build", "What runs here", registry=registry).info({"version": metadata.version("tarnlog-server")})
+        self._index_lookups = Counter(
+            "tarnlog_index_lookups",
+            "Questions to the index: a miss was answered from storage",
+            ["kind", "result"],
+            registry=registry,
+        )
+        self._index_versions = Counter(
+            "tarnlog_index_versions_written", "Versions put into the index", registry=registry
+        )
+        self._index_seconds = Histogram(
+            "tarnlog_index_write_seconds",
+            "How long putting a batch of versions took",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._index_errors = Counter(
+            "tarnlog_index_errors", "Calls of the index that failed or took too long", ["kind"], registry=registry
+        )
+        self._index_wrong = Counter(
+            "tarnlog_index_wrong", "Tables whose rows were not as they were put, and made again", registry=registry
+        )
+        self._index: Callable[[], IndexStatus] | None = None
         self._depths: dict[str, int] = {}
         self._open_tables: Callable[[], int] = lambda: 0
         self._leases: Callable[[], int] = lambda: 0
@@ -142,6 +164,23 @@ class PrometheusTelemetry(Telemetry):
     def watch_leases(self, count: Callable[[], int]) -> None:
         """Where to ask how many leases this replica holds."""
         self._leases = count
+
+    def watch_index(self, status: Callable[[], IndexStatus]) -> None:
+        """Where to ask how the index does."""
+        self._index = status
+
+    def index_lookup(self, kind: str, hit: bool) -> None:
+        self._index_lookups.labels(kind, "hit" if hit else "miss").inc()
+
+    def index_written(self, versions: int, seconds: float) -> None:
+        self._index_versions.inc(versions)
+        self._index_seconds.observe(seconds)
+
+    def index_failed(self, kind: str) -> None:
+        self._index_errors.labels(kind).inc()
+
+    def index_wrong(self) -> None:
+        self._index_wrong.inc()
 
     def exposition(self) -> bytes:
         """Everything, in the text format."""
@@ -258,6 +297,14 @@ class PrometheusTelemetry(Telemetry):
         yield depths
         waiting = sum(self._depths.values())
         yield GaugeMetricFamily("tarnlog_commits_waiting", "Commits that wait, in all queues", value=waiting)
+        index = None if self._index is None else self._index()
+        ready = index is not None and index.state == "ready"
+        yield GaugeMetricFamily("tarnlog_index_ready", "1 while the index can be used, else 0", value=int(ready))
+        waiting_tables, behind = (0, 0) if index is None else (index.tables, index.versions)
+        yield GaugeMetricFamily(
+            "tarnlog_index_waiting_tables", "Tables with versions that the index does not have", value=waiting_tables
+        )
+        yield GaugeMetricFamily("tarnlog_index_lag_versions", "Versions that the index does not have", value=behind)
         yield GaugeMetricFamily("tarnlog_open_tables", "Tables held in memory", value=self._open_tables())
         yield GaugeMetricFamily("tarnlog_leases_held", "Tables whose commits come together here", value=self._leases())
 

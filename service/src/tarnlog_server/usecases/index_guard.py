@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
 from tarnlog_server.ports.index import Index, IndexUnavailable
-from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.telemetry import IndexState, Telemetry
 from tarnlog_server.ports.world import World
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-IndexState = Literal["off", "starting", "ready", "degraded"]
 
 
 class GuardSettings(Struct, frozen=True):

@@ -11,8 +11,6 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
-
 from tarnlog_server.codec.index_rows import change_of
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.index_plan import Put, Source, StartOver, agrees, next_put
@@ -20,7 +18,7 @@ from tarnlog_server.core.index_rows import Change, IndexedTable, IndexWrong, Tab
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.index import IndexGap, IndexUnavailable
 from tarnlog_server.ports.object_store import ObjectMissing, StoreError
-from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.ports.telemetry import IndexStatus, Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.index_guard import IndexGuard
 from tarnlog_server.usecases.live_table import LiveTable
@@ -38,13 +36,6 @@ BUSY_FACTOR = 4.0
 LONGEST_REST = 1.0
 AFTER_STORE_FAULT = 1.0
 LARGEST = 2**63 - 1
-
-
-class Backlog(Struct, frozen=True):
-    """What waits: tables, and versions that the index does not have yet."""
-
-    tables: int
-    versions: int
 
 
 class NotIndexed(Exception):
@@ -98,14 +89,14 @@ class Ingest:
         adopted = live.tracker.adopted_from
         return max(live.floor, live.first_file, 0 if adopted is None else adopted + 1)
 
-    def backlog(self) -> Backlog:
+    def status(self) -> IndexStatus:
         """For metrics. Costs a look at each table that waits."""
         waiting = [live for live in self._changed.values() if live.opened]
         behind = 0
         for live in waiting:
             known = self._attached.get(live)
             behind += max(0, live.head.version - (known.last if known is not None else live.head.version - 1))
-        return Backlog(len(waiting), behind)
+        return IndexStatus(self.guard.state, len(waiting), behind)
 
     async def run(self) -> None:
         """Write for ever."""
