@@ -101,7 +101,7 @@ async def test_scopes(guarded: Api, name: str, method: str, path: str, body: Any
 async def test_nothing_without_a_key(guarded: Api, method: str, path: str, body: Any, scope: Scope) -> None:
     answer = await guarded.request(method, path, json=body)
     assert (answer.status_code, slug(answer)) == (401, "unauthenticated")
-    in_a_browser = path in ("/docs", "/openapi.json")
+    in_a_browser = path in ("/docs", "/openapi.json", "/metrics")
     assert answer.headers["www-authenticate"].split(" ")[0] == ("Basic" if in_a_browser else "Bearer")
 
 

@@ -12,6 +12,8 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.adapters.memory_store import MemoryStore
 from tarnlog_server.api.dashboard import overview, table_pages
 from tarnlog_server.ports.object_store import StoreUnavailable
+from tarnlog_server.ports.telemetry import IndexStatus
+from tarnlog_server.usecases.replicas import Replicas
 from tests.api.conftest import SCHEMA, Api, add
 from tests.api.pages import Page
 
@@ -52,7 +54,7 @@ async def test_the_overview_tells_what_each_table_does(api: Api) -> None:
     assert "2 tables" in shown.text
     busy = shown.text.split("db.busy")[1].split("db.quiet")[0]
     assert f"{rule} 1" in busy
-    assert re.search(r"\d / [\d.]+ / [\d.]+ ms", busy), "latency percentiles"
+    assert re.search(r"[\d.]+ / [\d.]+ / [\d.]+ ms", busy), "latency percentiles"
     assert re.search(r"\d s, 0 versions ago", busy), "the state's age"
     assert re.search(r"[\d.]+/min|[\d.]+/s", busy), "the rate"
     assert "Commits to db.busy: 3 in the last 10 min, at most" in " ".join(shown.pictures)
@@ -67,6 +69,24 @@ async def test_a_replica_that_is_not_ready_says_why(api: Api) -> None:
     shown = await page(api, "/")
     assert "Not ready for writes" in shown.text
     assert "memory://warehouse: it does not create objects once <b>." in shown.text
+
+
+async def test_the_index_and_the_other_replicas_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = await page(api, "/")
+    assert "Index none storage answers alone" in alone.text
+    assert "alone: every commit is written here" in alone.text
+
+    class Behind:
+        def status(self) -> IndexStatus:
+            return IndexStatus("degraded", 2, 1700)
+
+    monkeypatch.setattr(api.coordinator, "ingest", Behind())
+    monkeypatch.setattr(Replicas, "role", "replica")
+    shared = await page(api, "/")
+    assert "Index degraded 1,700 versions behind in 2 tables" in shared.text
+    assert "shares tables by leases, holds 0" in shared.text
+    monkeypatch.setattr(Replicas, "role", "replica-cut-off")
+    assert "cut off from the database" in (await page(api, "/")).text
 
 
 async def test_a_table_is_shown_from_all_sides(api: Api) -> None:

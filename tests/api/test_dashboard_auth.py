@@ -72,8 +72,8 @@ async def test_wrong_keys_are_asked_again(guarded: Api, header: dict[str, str]) 
     assert asks_for_a_key(await guarded.get("/", headers=header))
 
 
-async def test_a_browser_reaches_the_docs_with_the_same_key(guarded: Api) -> None:
-    for path in ("/docs", "/docs/assets/openapi.json", "/openapi.json"):
+async def test_a_browser_reaches_docs_and_metrics_with_the_same_key(guarded: Api) -> None:
+    for path in ("/docs", "/docs/assets/openapi.json", "/openapi.json", "/metrics"):
         assert asks_for_a_key(await guarded.get(path))
         assert (await guarded.get(path, headers=basic("reader"))).status_code == 200
 
@@ -85,7 +85,6 @@ async def test_a_browser_reaches_the_docs_with_the_same_key(guarded: Api) -> Non
         ("DELETE", "/v1/tables/db.t"),
         ("POST", "/v1/cache/invalidate"),
         ("GET", "/v1/tables"),
-        ("GET", "/metrics"),
     ],
 )
 async def test_what_a_browser_sends_by_itself_opens_no_call(guarded: Api, method: str, path: str) -> None:

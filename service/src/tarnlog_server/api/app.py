@@ -107,7 +107,7 @@ def create_app(
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics, replicas).operations(),
     ]
-    dashboard = Dashboard(coordinator, readiness, activity or Activity(), app.operations)
+    dashboard = Dashboard(coordinator, readiness, activity or Activity(), replicas, app.operations)
     app.router.routes[:] = [
         *(OperationRoute.serving(operation, readiness) for operation in app.operations),
         *docs_routes(f"{TITLE} API", app.openapi),

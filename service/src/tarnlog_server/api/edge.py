@@ -32,7 +32,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 CLOSE = (b"connection", b"close")
 """Said during a shutdown, so that no client sends its next request on a connection that is about to end."""
 DRAINED_AT_CLOSE = 1024 * 1024
-DOCS = frozenset({"/docs", "/openapi.json"})
+SHOWN = frozenset({"/docs", "/openapi.json", "/metrics"})
 DOCS_BELOW = "/docs/"
 OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
 
@@ -126,7 +126,7 @@ class Edge:
 
     def _is_page(self, path: str) -> bool:
         """Whether a browser shows what is there: it cannot send a bearer key by itself, so it is asked for one."""
-        return self._dashboard.owns(path) or path in DOCS or path.startswith(DOCS_BELOW)
+        return self._dashboard.owns(path) or path in SHOWN or path.startswith(DOCS_BELOW)
 
     def _refusal(self, scope: Scope, problem: ProblemError) -> Response:
         if self._dashboard.owns(scope["path"]):

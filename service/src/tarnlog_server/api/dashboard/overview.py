@@ -16,16 +16,19 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.auth import Caller
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.core.activity import Activity, Figures
+from tarnlog_server.ports.telemetry import IndexStatus
 from tarnlog_server.usecases.caches import CacheStats
 from tarnlog_server.usecases.catalog import Named
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.open_tables import OpenTable
+from tarnlog_server.usecases.replicas import Replicas, Role
 
 TABLES_A_PAGE = 50
 NAMES_KEPT_SECONDS = 10.0
 OPENED_A_VIEW = 3
 OPENING_SECONDS = 2.0
 RETRY_SECONDS = 60.0
+NO_INDEX = IndexStatus("off", 0, 0)
 
 
 class StateAge(Struct, frozen=True):
@@ -64,6 +67,9 @@ class Health(Struct, frozen=True, kw_only=True):
     commits: Figures
     waiting: int
     open_tables: int
+    role: Role
+    leases: int
+    index: IndexStatus
     started_ms: int
     caches: dict[str, CacheStats]
 
@@ -80,8 +86,11 @@ class TableList(Struct, frozen=True):
 class Overview:
     """Gathers the first page."""
 
-    def __init__(self, coordinator: Coordinator, readiness: Readiness, activity: Activity) -> None:
+    def __init__(
+        self, coordinator: Coordinator, readiness: Readiness, activity: Activity, replicas: Replicas | None = None
+    ) -> None:
         self._coordinator = coordinator
+        self._replicas = replicas or Replicas()
         self._readiness = readiness
         self._activity = activity
         self._world = coordinator.world
@@ -112,6 +121,9 @@ class Overview:
             commits=self._activity.of_all(now),
             waiting=sum(table.committer.waiting for table in tables),
             open_tables=len(tables),
+            role=self._replicas.role,
+            leases=self._replicas.leases(),
+            index=NO_INDEX if self._coordinator.ingest is None else self._coordinator.ingest.status(),
             started_ms=self._started_ms,
             caches=self._coordinator.caches.stats(),
         )

@@ -22,6 +22,7 @@ from tarnlog_server.api.operation import Operation, caller_of
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.core.activity import Activity
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.replicas import Replicas
 from tarnlog_server.usecases.tables import parse_name
 
 BELOW = "/dashboard/"
@@ -39,10 +40,15 @@ class Dashboard:
     """The pages."""
 
     def __init__(
-        self, coordinator: Coordinator, readiness: Readiness, activity: Activity, operations: list[Operation]
+        self,
+        coordinator: Coordinator,
+        readiness: Readiness,
+        activity: Activity,
+        replicas: Replicas,
+        operations: list[Operation],
     ) -> None:
         self._pages = Pages()
-        self._overview = Overview(coordinator, readiness, activity)
+        self._overview = Overview(coordinator, readiness, activity, replicas)
         self._plans = PlanExplorer(coordinator, self._pages)
         self._tables = TablePages(coordinator, activity, self._overview, self._pages, operations)
 

@@ -57,7 +57,7 @@ def percentiles(values: Sequence[float | None]) -> str:
     if not known:
         return NOTHING
     unit, factor = ("s", 1) if known[-1] >= 10 else ("ms", 1000)
-    return " / ".join(_three_digits(value * factor) for value in known) + f" {unit}"
+    return " / ".join(_two_digits(value * factor) for value in known) + f" {unit}"
 
 
 def age(seconds: float | None) -> str:
@@ -104,8 +104,8 @@ def short(text: str, most: int = LONGEST_TEXT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _three_digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+def _two_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _utc(epoch_ms: int | None) -> datetime | None:
