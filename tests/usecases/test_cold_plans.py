@@ -239,3 +239,21 @@ async def test_old_versions_of_an_open_table_are_not_rebuilt_for_a_filter(
     assert len(page.files) == 100
     assert "new" not in {file.path for file in page.files}
     assert page.ledger.files_total == 1000
+
+
+async def test_ranges_leave_out_manifests_too() -> None:
+    warehouse = Warehouse()
+    writer = warehouse.replica()
+    await create(writer, schema=SCHEMA)
+    for start in range(0, 40, 10):
+        lines = [line(f"f{n}", n, None) for n in range(start, start + 10)]
+        for one in lines:
+            one["add"]["partitionValues"] = {}
+        await commit(writer, *lines)
+        await writer.checkpoints.checkpoint(ORDERS, None)
+    warehouse.store.gets.clear()
+    page = await cold(warehouse).plans.page(ORDERS, PlanRequest(filter="id BETWEEN 205 AND 215"), None)
+    assert [file.path for file in page.files] == ["f20", "f21"]
+    assert (page.ledger.manifests_total, page.ledger.manifests_pruned, page.ledger.files_total) == (4, 3, 40)
+    assert sum("/manifests/" in key for key in warehouse.store.gets) == 1
+    await warehouse.close()

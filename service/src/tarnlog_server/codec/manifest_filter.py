@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.predicates import Predicate
+from tarnlog_server.codec.column_bounds import bounded_columns
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest
 from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.file_filter import Leaf, proof
@@ -21,6 +22,7 @@ class ManifestFilter:
     def __init__(self, predicate: Predicate, metadata: MetaData | None, truncation: int = DEFAULT_TRUNCATION) -> None:
         """Raises PredicateError."""
         schema = schema_of(metadata.schema_string if metadata is not None else "")
+        self._bounded = bounded_columns(metadata).keys()
         self._tree = file_filter(predicate, schema, (), truncation)
 
     def may_hold(self, info: ManifestInfo) -> bool:
@@ -33,13 +35,16 @@ class ManifestFilter:
 
     def decided(self, info: ManifestInfo) -> tuple[bool, tuple[Leaf, ...]]:
         """The same, with the comparisons that decided it."""
-        low, high = bounds_of(info)
+        low, high = self.bounds_of(info)
         return proof(self._tree, {}, low, high)
 
-
-def bounds_of(info: ManifestInfo) -> tuple[dict[str, str], dict[str, str]]:
-    """The least and greatest values of a manifest's columns, where it tells both."""
-    bounds = {name: bound for name, bound in (info.partition_bounds or {}).items() if bound.min is not None}
-    low = {name: bound.min for name, bound in bounds.items() if bound.min is not None and bound.max is not None}
-    high = {name: bound.max for name, bound in bounds.items() if bound.min is not None and bound.max is not None}
-    return low, high
+    def bounds_of(self, info: ManifestInfo) -> tuple[dict[str, str], dict[str, str]]:
+        """The least and greatest values of a manifest's columns, where it tells both."""
+        bounds = {name: (bound.min, bound.max) for name, bound in (info.partition_bounds or {}).items()}
+        low = {name: least for name, (least, greatest) in bounds.items() if least is not None and greatest is not None}
+        high = {name: greatest for name, (_, greatest) in bounds.items() if name in low and greatest is not None}
+        for name, (least, greatest) in (info.column_bounds or {}).items():
+            # A column may have another type than when the bounds were collected.
+            if name in self._bounded:
+                low[name], high[name] = least, greatest
+        return low, high

@@ -19,6 +19,7 @@ from fastavro.write import Writer
 from msgspec import Struct
 
 from tarnlog_server.codec import entry_blocks, file_entry
+from tarnlog_server.codec.column_bounds import ColumnBoundsBuilder
 from tarnlog_server.codec.damage import check_sha256, names_object, sha256_hex
 from tarnlog_server.codec.partition_bounds import BoundsBuilder, PartitionBounds
 from tarnlog_server.codec.table_state import StateFile
@@ -43,6 +44,7 @@ class EncodedManifest(Struct, frozen=True):
     min_added_at_version: int
     max_added_at_version: int
     partition_bounds: dict[str, PartitionBounds] | None
+    column_bounds: dict[str, tuple[str, str]] | None
     total_bytes: int
     """The sum of the files' sizes."""
 
@@ -55,7 +57,8 @@ class EncodedManifest(Struct, frozen=True):
 class _Tally:
     """Counts entries as they pass by on their way into the file."""
 
-    def __init__(self, bounds: BoundsBuilder) -> None:
+    def __init__(self, bounds: BoundsBuilder, columns: ColumnBoundsBuilder) -> None:
+        self.columns = columns
         self.bounds = bounds
         self.entries = 0
         self.size = 0
@@ -69,6 +72,7 @@ class _Tally:
             self.entries += 1
             self.size += file.add.size
             self.bounds.note(file.add.partition_values)
+            self.columns.note(file.add)
             yield file_entry.to_record(file)
 
 
@@ -89,9 +93,14 @@ class ManifestEncoder:
     """One manifest, a few files at a time: encoding a large one in one go would keep other threads waiting."""
 
     def __init__(
-        self, *, bounds: BoundsBuilder | None = None, compression: Compression = "zstd", level: int = 3
+        self,
+        *,
+        bounds: BoundsBuilder | None = None,
+        columns: ColumnBoundsBuilder | None = None,
+        compression: Compression = "zstd",
+        level: int = 3,
     ) -> None:
-        self._tally = _Tally(bounds if bounds is not None else BoundsBuilder({}))
+        self._tally = _Tally(bounds or BoundsBuilder({}), columns or ColumnBoundsBuilder())
         self._container = ContainerWriter(file_entry.SCHEMA, compression, level)
 
     def take(self, files: Iterable[StateFile]) -> None:
@@ -108,6 +117,7 @@ class ManifestEncoder:
             min_added_at_version=tally.low,
             max_added_at_version=tally.high,
             partition_bounds=tally.bounds.result(),
+            column_bounds=tally.columns.result(),
             total_bytes=tally.size,
         )
 

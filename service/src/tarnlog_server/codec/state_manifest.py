@@ -38,7 +38,10 @@ class Tombstone(Struct, frozen=True, gc=False):
 
 
 class ManifestInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a state says about one of its manifests. `sha256` None is a foreign one; -1 live entries are unknown."""
+    """What a state says about one of its manifests. `sha256` None is a foreign one; -1 live entries are unknown.
+
+    `column_bounds` are the least and greatest values of data columns; other readers do not know them.
+    """
 
     path: str
     num_entries: int
@@ -48,6 +51,7 @@ class ManifestInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     tombstone_count: int = 0
     live_entry_count: int = -1
     sha256: str | None = None
+    column_bounds: dict[str, tuple[str, str]] | None = None
 
 
 class StateManifest(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import cast
 
 from tarnlog.protocol.plans import DecidedBy, ExplainedFile, ExplainedManifest, Reason
 from tarnlog.protocol.predicates import Predicate
-from tarnlog_server.codec.manifest_filter import ManifestFilter, bounds_of
+from tarnlog_server.codec.manifest_filter import ManifestFilter
 from tarnlog_server.codec.scan_rows import Deciding, explain
 from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.core.replay import Snapshot
@@ -35,7 +35,7 @@ def explained_manifests(state: StateManifest, asking: ManifestFilter | None) -> 
         kept, because = True, NO_REASON
         if asking is not None and state.ours:
             kept, leaves = asking.decided(info)
-            low, high = bounds_of(info)
+            low, high = asking.bounds_of(info)
             because = tuple(
                 Reason(
                     by=leaf.decider.value,

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable
 
 from tarnlog.protocol.actions import MetaData
+from tarnlog_server.codec.column_bounds import ColumnBoundsBuilder, bounded_columns
 from tarnlog_server.codec.partition_bounds import BoundsBuilder, partition_fields
 from tarnlog_server.codec.paths import LogPaths
 from tarnlog_server.codec.state_avro import Compression, EncodedManifest, ManifestEncoder
@@ -50,11 +51,12 @@ class ManifestWriter:
     ) -> list[ManifestInfo]:
         """Manifests of all files, none for no files. Holds the bytes of `at_once` manifests that are sent, and one."""
         bounds = BoundsBuilder(partition_fields(metadata))
+        columns = ColumnBoundsBuilder(bounded_columns(metadata))
         infos = []
         async with PartsInFlight(self._at_once) as parts:
             for start, stop in pieces(len(files), entries_per_manifest):
                 self._progress(start, len(files), "files")
-                encoded = await self._encoded(files, start, stop, bounds.fresh())
+                encoded = await self._encoded(files, start, stop, bounds.fresh(), columns.fresh())
                 key = self._paths.manifest(encoded.content_hash, self._world.uuid7().hex[-8:])
                 await parts.send(functools.partial(self._put, key, encoded.data))
                 infos.append(
@@ -64,14 +66,17 @@ class ManifestWriter:
                         min_added_at_version=encoded.min_added_at_version,
                         max_added_at_version=encoded.max_added_at_version,
                         partition_bounds=encoded.partition_bounds,
+                        column_bounds=encoded.column_bounds,
                         live_entry_count=encoded.num_entries,
                         sha256=encoded.sha256,
                     )
                 )
         return infos
 
-    async def _encoded(self, files: FilesInOrder, start: int, stop: int, bounds: BoundsBuilder) -> EncodedManifest:
-        encoder = ManifestEncoder(bounds=bounds, compression=self._compression, level=self._level)
+    async def _encoded(
+        self, files: FilesInOrder, start: int, stop: int, bounds: BoundsBuilder, columns: ColumnBoundsBuilder
+    ) -> EncodedManifest:
+        encoder = ManifestEncoder(bounds=bounds, columns=columns, compression=self._compression, level=self._level)
         for first in range(start, stop, SLICE):
             last = min(first + SLICE, stop)
             await self._pace.run(lambda first=first, last=last: encoder.take(files.files(first, last)))  # type: ignore[misc]
