@@ -22,6 +22,7 @@ RUN uv sync --locked --no-dev --no-install-workspace
 
 COPY LICENSE ./
 COPY client client
+COPY migrations migrations
 COPY service service
 RUN uv sync --locked --no-dev --no-editable
 

@@ -12,6 +12,7 @@ from tarnlog_server.adapters.memory_store import MemoryStore
 from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, create_app
 from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.ports.index import Index
 from tarnlog_server.telemetry.recording import RecordingTelemetry
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
@@ -33,7 +34,11 @@ class Api(httpx.AsyncClient):
     """A client of an application of its own, with the parts that tests reach into."""
 
     def __init__(
-        self, settings: ApiSettings | None = None, committing: CommitterSettings | None = None, **client: Any
+        self,
+        settings: ApiSettings | None = None,
+        committing: CommitterSettings | None = None,
+        index: Index | None = None,
+        **client: Any,
     ) -> None:
         self.store = MemoryStore("warehouse")
         self.readiness = Readiness()
@@ -44,6 +49,7 @@ class Api(httpx.AsyncClient):
             world,
             self.telemetry,
             settings=committing or CommitterSettings(),
+            index=index,
         )
         self.app = create_app(self.coordinator, self.readiness, settings, activity=self.telemetry.activity)
         self.readiness.checked("memory://warehouse", (), 0)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         CommitRecord,
         Health,
         NotInLog,
+        RebuildInfo,
         SessionInfo,
         SnapshotInfo,
         StateInfo,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         VersionInfo,
     )
     from tarnlog._sessions import AsyncWriteSession, WriteSession
+    from tarnlog._table import Table
     from tarnlog._transaction import AsyncTransaction, Transaction
     from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
     from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Reads, Rejected, Unknown, Winner
@@ -95,6 +97,7 @@ _HOMES = {
         "CommitRecord",
         "Health",
         "NotInLog",
+        "RebuildInfo",
         "SessionInfo",
         "SnapshotInfo",
         "StateInfo",
@@ -106,6 +109,7 @@ _HOMES = {
         "VersionInfo",
     ),
     "tarnlog._sessions": ("AsyncWriteSession", "WriteSession"),
+    "tarnlog._table": ("Table",),
     "tarnlog._transaction": ("AsyncTransaction", "Transaction"),
     "tarnlog.protocol.actions": ("Add", "MetaData", "Protocol", "Remove", "Skip", "Txn"),
     "tarnlog.protocol.commits": (
@@ -155,6 +159,7 @@ __all__ = [
     "Progress",
     "Protocol",
     "Reads",
+    "RebuildInfo",
     "Rejected",
     "Remove",
     "ServerFault",
@@ -162,6 +167,7 @@ __all__ = [
     "Skip",
     "SnapshotInfo",
     "StateInfo",
+    "Table",
     "TableApi",
     "TableEntry",
     "TableInfo",

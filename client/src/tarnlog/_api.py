@@ -14,6 +14,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    RebuildInfo,
     SessionInfo,
     SnapshotInfo,
     StateInfo,
@@ -245,6 +246,9 @@ class TableApi(Protocol):
 
     def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
         """Make broken states again. Version files and data files are never touched; twice does no harm."""
+
+    def rebuild(self, table: str, *, on_progress: OnProgress | None = None) -> RebuildInfo:
+        """Make the index of a table again from storage. Nothing in storage changes; commits and reads go on."""
 
     def vacuum(
         self,

@@ -28,6 +28,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    RebuildInfo,
     SessionInfo,
     SnapshotInfo,
     StateInfo,
@@ -411,6 +412,9 @@ class AsyncClient:
 
     async def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
         return await self._long(_calls.repair(table), on_progress)
+
+    async def rebuild(self, table: str, *, on_progress: OnProgress | None = None) -> RebuildInfo:
+        return await self._long(_calls.rebuild(table), on_progress)
 
     # Data files
 

@@ -18,6 +18,7 @@ from tarnlog._results import (
     CleanupInfo,
     CommitRecord,
     Health,
+    RebuildInfo,
     SessionInfo,
     SnapshotInfo,
     StateInfo,
@@ -335,6 +336,11 @@ def verify(table: str) -> Call[AuditInfo]:
 def repair(table: str) -> Call[AuditInfo]:
     request = Request(method="POST", path=table_path(table, "repair"), headers=JSON, body=b"{}")
     return Call(request=request, read=reading(AuditInfo))
+
+
+def rebuild(table: str) -> Call[RebuildInfo]:
+    request = Request(method="POST", path=table_path(table, "rebuild"), headers=JSON, body=b"{}")
+    return Call(request=request, read=reading(RebuildInfo))
 
 
 # Data files

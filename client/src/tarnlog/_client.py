@@ -27,6 +27,7 @@ from tarnlog._results import (
     CommitRecord,
     Health,
     NotInLog,
+    RebuildInfo,
     SessionInfo,
     SnapshotInfo,
     StateInfo,
@@ -38,6 +39,7 @@ from tarnlog._results import (
     VersionInfo,
 )
 from tarnlog._sessions import TTL_SECONDS, WriteSession
+from tarnlog._table import Table
 from tarnlog._transaction import Transaction
 from tarnlog._wire import Timestamp
 from tarnlog.protocol.actions import Action, Add, Skip
@@ -202,6 +204,11 @@ class Client:
         )
 
     # Reading a table
+
+    def table(self, name: str) -> Table:
+        """The rows of a table, for pyarrow, pandas, polars and DuckDB."""
+        _wire.table_path(name)
+        return Table(self, name)
 
     def history(
         self,
@@ -407,6 +414,9 @@ class Client:
 
     def repair(self, table: str, *, on_progress: OnProgress | None = None) -> AuditInfo:
         return self._long(_calls.repair(table), on_progress)
+
+    def rebuild(self, table: str, *, on_progress: OnProgress | None = None) -> RebuildInfo:
+        return self._long(_calls.rebuild(table), on_progress)
 
     # Data files
 

@@ -139,6 +139,17 @@ class CleanupInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     message: str = ""
 
 
+class RebuildInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the index holds of a table after it was made again: the versions first to last, without a gap."""
+
+    table_name: str
+    status: str = "success"
+    first_version: int = 0
+    last_version: int = -1
+    versions: int = 0
+    content_hash: str = ""
+
+
 class OrphanInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """A data file that nothing leads to."""
 

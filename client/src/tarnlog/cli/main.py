@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import audits, commits, log, operations, plans, serve, sessions, states, tables, vacuum, watch
+from tarnlog.cli import audits, commits, index, log, operations, plans, serve, sessions, states, tables, vacuum, watch
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -48,7 +48,12 @@ def options(
 
 
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Service": {"serve": serve.serve, "operations": operations.operations},
+    "Service": {
+        "serve": serve.serve,
+        "operations": operations.operations,
+        "migrate": index.migrate,
+        "rebuild": index.rebuild,
+    },
     "Tables": {
         "tables": tables.tables,
         "create": tables.create,

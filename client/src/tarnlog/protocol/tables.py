@@ -80,6 +80,10 @@ class AuditTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Check a table whole, or repair it; there is nothing to choose."""
 
 
+class RebuildIndex(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Make the index of a table again; there is nothing to choose."""
+
+
 class VacuumTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
     """Which data files to delete, or only to find. Less than 24 hours needs the override, which an admin may set."""
 

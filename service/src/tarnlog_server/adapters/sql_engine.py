@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 from msgspec import Struct
-from sqlalchemy import URL, event, make_url, text
+from sqlalchemy import URL, Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -119,10 +119,7 @@ class Database:
                 await self.engine.dispose()
 
     async def _up_to_date(self) -> None:
-        if self.is_sqlite:
-            with self._translated():
-                Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
-        found = await self.revision()
+        found = await self.current()
         if found == REVISION:
             return
         if not self._migrate:
@@ -130,10 +127,24 @@ class Database:
         # Late: most starts find the schema as it should be.
         from tarnlog_server.adapters.sql_migrations import upgrade
 
+        await self.migrate(upgrade, "head")
+
+    async def migrate(self, move: Callable[[Connection, str], None], revision: str) -> None:
+        """Run a migration, all of it or nothing. Replicas do so one after the other."""
         async with self.begin() as connection:
             if not self.is_sqlite:
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            await connection.run_sync(upgrade)
+            await connection.run_sync(move, revision)
+
+    async def current(self) -> str | None:
+        """The revision of the schema, of a database that need not have been used yet."""
+        self._make_folder()
+        return await self.revision()
+
+    def _make_folder(self) -> None:
+        if self.is_sqlite:
+            with self._translated():
+                Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
 
     async def revision(self) -> str | None:
         """Which revision the schema is at; None when there is none. IndexUnavailable when the database is not there."""

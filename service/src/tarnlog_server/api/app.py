@@ -20,6 +20,7 @@ from tarnlog_server.api.dashboard.routes import Dashboard
 from tarnlog_server.api.docs import docs_routes
 from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
+from tarnlog_server.api.index import IndexRoutes
 from tarnlog_server.api.operation import Operation, OperationRoute
 from tarnlog_server.api.operations import OperationRoutes
 from tarnlog_server.api.plans import PlanRoutes
@@ -104,6 +105,7 @@ def create_app(
         *SessionRoutes(coordinator, settings.limits).operations(),
         *VacuumRoutes(coordinator, settings.limits).operations(),
         *AuditRoutes(coordinator, settings.limits).operations(),
+        *IndexRoutes(coordinator, settings.limits).operations(),
         *OperationRoutes(coordinator).operations(),
         *ServiceRoutes(coordinator, readiness, settings.limits, metrics, replicas).operations(),
     ]

@@ -195,3 +195,12 @@ OPERATION: dict[str, Any] = {
 CACHE: dict[str, Any] = {
     "versions": {"hits": 90, "misses": 10, "hitRate": 0.9, "size": 10, "maxSize": 1000, "ttlSeconds": 300.0}
 }
+
+REBUILT = {
+    "tableName": "sales.orders",
+    "status": "success",
+    "firstVersion": 0,
+    "lastVersion": 41,
+    "versions": 42,
+    "contentHash": "165f2c8a01b3",
+}
