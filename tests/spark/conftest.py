@@ -50,6 +50,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(home / "local"),
             "spark.log.level": "ERROR",
             "spark.driver.memory": "1g",
+            # Many small jobs: what compilers gain in long ones is lost here.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+            "spark.sql.codegen.wholeStage": "false",
         },
     )
     made.sparkContext.setLogLevel("ERROR")

@@ -146,6 +146,7 @@ def removal(file: Add, *, data_change: bool = True) -> Remove:
         extended_file_metadata=True,
         partition_values=file.partition_values,
         size=file.size,
+        tags=file.tags,
     )
 
 

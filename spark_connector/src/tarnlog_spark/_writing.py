@@ -105,6 +105,7 @@ class _OpenFile:
             compression=task.compression,
             store_schema=False,
             write_page_index=True,
+            write_page_checksum=True,
             metadata_collector=self._footers,
         )
 

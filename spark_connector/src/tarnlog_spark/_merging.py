@@ -1,0 +1,223 @@
+"""MERGE: rows of a source decide what becomes of the rows of a table, in one commit, copy on write.
+
+    (table.merge(changes, "t.id = s.id", target_alias="t", source_alias="s")
+        .when_matched_delete("s.deleted")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute())
+
+Clauses of a kind are tried in order; the first whose condition holds decides. A target row that several source rows
+would change is an error: which of them should win nobody can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from tarnlog import InvalidRequest
+from tarnlog.protocol.actions import Add
+from tarnlog_spark._changing import ChangeResult, as_column, commit_rewrite, expressions, quoted
+from tarnlog_spark._errors import ConstraintError
+from tarnlog_spark._scanning import FILE, ROW
+from tarnlog_spark._target import Pinned, Target
+from tarnlog_spark._writes import in_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    Expression = str | Column
+
+_MATCHED, _NEW, _OLD = "matched", "not matched", "not matched by source"
+_IN_SOURCE = "_tarnlog_in_source"
+_DROP, _ORDER = "_tarnlog_drop", "_tarnlog_order"
+
+
+class _Clause(Struct, frozen=True):
+    """One WHEN. `values` None deletes; an empty mapping takes every column of the source by name."""
+
+    kind: str
+    condition: str | object | None
+    values: Mapping[str, object] | None
+
+    @property
+    def holds(self) -> Column:
+        if self.condition is None:
+            return F.lit(True)
+        return F.coalesce(as_column(self.condition), F.lit(False))  # type: ignore[arg-type]
+
+
+class Merge:
+    """A merge that is being described; nothing happens before `execute`."""
+
+    def __init__(
+        self, target: Target, source: DataFrame, condition: Expression, target_alias: str, source_alias: str
+    ) -> None:
+        self._target = target
+        self._source = source
+        self._condition = condition
+        self._aliases = (target_alias, source_alias)
+        self._clauses: list[_Clause] = []
+
+    def when_matched_update(self, set: Mapping[str, Expression], condition: Expression | None = None) -> Merge:  # noqa: A002
+        """Set columns of the target row; expressions see both rows by their aliases."""
+        return self._with(_MATCHED, condition, _some(set))
+
+    def when_matched_update_all(self, condition: Expression | None = None) -> Merge:
+        """Set every column that the source has too."""
+        return self._with(_MATCHED, condition, {})
+
+    def when_matched_delete(self, condition: Expression | None = None) -> Merge:
+        """Delete the target row."""
+        return self._with(_MATCHED, condition, None)
+
+    def when_not_matched_insert(self, values: Mapping[str, Expression], condition: Expression | None = None) -> Merge:
+        """Insert a row for a source row without a match; columns that are not named are null."""
+        return self._with(_NEW, condition, _some(values))
+
+    def when_not_matched_insert_all(self, condition: Expression | None = None) -> Merge:
+        """Insert the source row, its columns by name."""
+        return self._with(_NEW, condition, {})
+
+    def when_not_matched_by_source_update(
+        self,
+        set: Mapping[str, Expression],  # noqa: A002
+        condition: Expression | None = None,
+    ) -> Merge:
+        """Set columns of a target row that no source row matches."""
+        return self._with(_OLD, condition, _some(set))
+
+    def when_not_matched_by_source_delete(self, condition: Expression | None = None) -> Merge:
+        """Delete a target row that no source row matches."""
+        return self._with(_OLD, condition, None)
+
+    def execute(self) -> ChangeResult:
+        """Merge. The source is computed once, so it may be anything; an attempt that lost is done again."""
+        if not self._clauses:
+            raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
+        source = self._source.localCheckpoint()
+        with in_session(self._target):
+            return self._target.rebased(lambda: self._attempt(source))
+
+    def _with(self, kind: str, condition: Expression | None, values: Mapping[str, Expression] | None) -> Merge:
+        self._clauses.append(_Clause(kind, condition, values))
+        return self
+
+    def _of(self, kind: str) -> list[_Clause]:
+        return [clause for clause in self._clauses if clause.kind == kind]
+
+    def _attempt(self, source: DataFrame) -> ChangeResult:
+        pinned = self._target.pin()
+        on = as_column(self._condition)
+        old_alias, new_alias = self._aliases
+        new = source.withColumn(_IN_SOURCE, F.lit(True)).alias(new_alias)
+        touched, repeated = self._touched(pinned, new, on)
+        parts = []
+        if touched:
+            old = pinned.placed_rows(touched).alias(old_alias)
+            joined = old.join(new, on, "left")
+            parts.append(self._changed(pinned, self._once(joined) if repeated else joined, source))
+        if self._of(_NEW):
+            everything = pinned.placed_rows().alias(old_alias)
+            parts.append(self._inserted(pinned, new.join(everything, on, "left_anti"), source))
+        if not parts:
+            return ChangeResult(version=pinned.version, changed=False)
+        rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+        return commit_rewrite(pinned, "MERGE", touched, rows, 0, {"predicate": str(self._condition)})
+
+    def _touched(self, pinned: Pinned, new: DataFrame, on: Column) -> tuple[list[Add], bool]:
+        """The files that hold a row which some clause changes, and whether one of their rows has several matches.
+
+        ConstraintError when a row would be changed twice.
+        """
+        matched, unmatched = self._of(_MATCHED), self._of(_OLD)
+        if not matched and not unmatched:
+            return [], False
+        old = pinned.placed_rows().alias(self._aliases[0])
+        joined = old.join(new, on, "left" if unmatched else "inner")
+        in_source = F.col(_IN_SOURCE).isNotNull()
+        changes = (in_source & _any(matched)) | (~in_source & _any(unmatched))
+        by_row = joined.groupBy(FILE, ROW).agg(
+            F.sum(F.when(changes, 1).otherwise(0)).alias("changes"), F.count(F.col(_IN_SOURCE)).alias("matches")
+        )
+        found = by_row.groupBy(FILE).agg(F.max("changes").alias("changes"), F.max("matches").alias("matches")).collect()
+        if any(row["changes"] > 1 for row in found) and not self._only_deletes():
+            raise ConstraintError(
+                "Several rows of the source match the same row of the table, so it is not decided what it becomes. "
+                "Make the source unique by the columns of the condition; nothing was committed.",
+                slug="merge-ambiguous",
+            )
+        touched = [row for row in found if row["changes"]]
+        return [pinned.file_at(row[FILE]) for row in touched], any(row["matches"] > 1 for row in touched)
+
+    def _only_deletes(self) -> bool:
+        """Deleting a row twice is deleting it."""
+        matched = self._of(_MATCHED)
+        return len(matched) == 1 and matched[0].values is None and matched[0].condition is None
+
+    def _once(self, joined: DataFrame) -> DataFrame:
+        """Each target row once: with the one match that changes it, or with any if none does."""
+        from pyspark.sql import Window
+
+        changes = F.col(_IN_SOURCE).isNotNull() & _any(self._of(_MATCHED))
+        order = Window.partitionBy(FILE, ROW).orderBy(changes.desc())
+        return joined.withColumn(_ORDER, F.row_number().over(order)).where(F.col(_ORDER) == 1)
+
+    def _changed(self, pinned: Pinned, joined: DataFrame, source: DataFrame) -> DataFrame:
+        """The rows of the touched files as they become."""
+        alias = self._aliases[0]
+        in_source = F.col(_IN_SOURCE).isNotNull()
+        drop = F.lit(False)
+        values = {field.name: F.col(f"{alias}.{quoted(field.name)}") for field in pinned.schema.fields}
+        # From the last clause to the first, so that the first one that holds decides.
+        for clause in reversed([*self._of(_MATCHED), *self._of(_OLD)]):
+            holds = (in_source if clause.kind == _MATCHED else ~in_source) & clause.holds
+            drop = F.when(holds, F.lit(clause.values is None)).otherwise(drop)
+            if clause.values is not None:
+                for name, value in self._values(pinned, clause, source).items():
+                    values[name] = F.when(holds, value).otherwise(values[name])
+        columns = [values[field.name].alias(field.name) for field in pinned.schema.fields]
+        return joined.select(*columns, drop.alias(_DROP)).where(~F.col(_DROP)).drop(_DROP)
+
+    def _inserted(self, pinned: Pinned, rows: DataFrame, source: DataFrame) -> DataFrame:
+        """The rows that source rows without a match become."""
+        clauses = self._of(_NEW)
+        columns = []
+        for field in pinned.schema.fields:
+            value: Column = F.lit(None)
+            for clause in reversed(clauses):
+                given = self._values(pinned, clause, source).get(field.name, F.lit(None))
+                value = F.when(clause.holds, given).otherwise(value)
+            columns.append(value.cast(field.dataType).alias(field.name))
+        return rows.where(_any(clauses)).select(*columns)
+
+    def _values(self, pinned: Pinned, clause: _Clause, source: DataFrame) -> dict[str, Column]:
+        """What a clause sets, by the table's column names."""
+        assert clause.values is not None
+        if clause.values:
+            return expressions(pinned, clause.values)  # type: ignore[arg-type]
+        known = {field.name.lower() for field in pinned.schema.fields}
+        extra = [name for name in source.columns if name.lower() not in known]
+        if extra:
+            raise InvalidRequest(
+                f"The source has columns that {self._target.table} has not ({', '.join(extra)}): leave them out, or "
+                "name what to set.",
+                slug="column-not-found",
+            )
+        return expressions(pinned, {name: F.col(f"{self._aliases[1]}.{quoted(name)}") for name in source.columns})
+
+
+def _any(clauses: list[_Clause]) -> Column:
+    found = F.lit(False)
+    for clause in clauses:
+        found = found | clause.holds
+    return found
+
+
+def _some(values: Mapping[str, Expression]) -> Mapping[str, Expression]:
+    if not values:
+        raise InvalidRequest("Name at least one column to set.", slug="option-invalid")
+    return values

@@ -1,0 +1,227 @@
+"""Optimize: small files of a partition become few larger ones, each group in one task, without a shuffle.
+
+A file that cannot be read is left where it is: it is recorded as skipped and not touched again until its cooldown ends,
+while the others go on. Rows do not change, so appends and optimize never get in each other's way. When another commit
+removed an input meanwhile, only the group that used it is given up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from tarnlog import Corrupt, InvalidRequest, NotFound
+from tarnlog.protocol.actions import Action, Add
+from tarnlog.protocol.paths import path_key
+from tarnlog_spark._arrow_read import read_batches
+from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, removal
+from tarnlog_spark._errors import ConflictError
+from tarnlog_spark._partitions import partition_of
+from tarnlog_spark._target import REBASES, Pinned, Target
+from tarnlog_spark._writes import in_session
+from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL = 0.75
+"""A file below so much of the target size is small."""
+
+MAX_GROUP_FILES = 1000
+
+
+class OptimizeResult(Struct, frozen=True, kw_only=True):
+    """What an optimize did; `skipped` maps files that could not be read to why, `cooling` counts those left alone."""
+
+    version: int | None
+    num_removed_files: int = 0
+    num_added_files: int = 0
+    num_groups_given_up: int = 0
+    skipped: dict[str, str] = {}
+    cooling: int = 0
+
+
+class _Group(Struct, frozen=True):
+    """Files that one task makes into one."""
+
+    files: tuple[Add, ...]
+
+
+class _Merged(Struct, frozen=True):
+    """What a task made of a group."""
+
+    used: tuple[str, ...]
+    added: tuple[Add, ...]
+    skipped: dict[str, str]
+
+
+class Optimize:
+    """An optimize that is being described; nothing happens before `execute_compaction`."""
+
+    def __init__(self, target: Target, *, cooldown_hours: float | None, where: str | None = None) -> None:
+        self._target = target
+        self._cooldown_hours = cooldown_hours
+        self._where = where
+
+    def where(self, condition: str) -> Optimize:
+        """Only files that may hold rows which match; a condition on partition columns chooses whole partitions."""
+        return Optimize(self._target, cooldown_hours=self._cooldown_hours, where=condition)
+
+    def execute_compaction(self, target_bytes: int | None = None) -> OptimizeResult:
+        """Make large files out of small ones."""
+        if target_bytes is not None and target_bytes <= 0:
+            raise InvalidRequest("target_bytes is a number of bytes above 0.", slug="option-invalid")
+        target = self._target
+        pinned = target.pin(filter=self._where)
+        cooldowns = {path_key(path) for path in target.client.cooldowns(target.table)}
+        ready = [file for file in pinned.files if path_key(file.path) not in cooldowns]
+        task = pinned.task(target_bytes=target_bytes, data_change=False)
+        groups = group_small(ready, task.target_bytes)
+        cooling = len(pinned.files) - len(ready)
+        if not groups:
+            return OptimizeResult(version=None, cooling=cooling)
+        with in_session(target) as session, files_in_flight(pinned.storage) as written:
+            merged = _run(target.spark, groups, task)
+            written += [add for part in merged for add in part.added]
+            skipped = self._record(pinned, merged)
+            session.check()
+            version, done = self._commit(pinned, [part for part in merged if part.added])
+        return OptimizeResult(
+            version=version,
+            num_removed_files=sum(len(part.used) for part in done),
+            num_added_files=sum(len(part.added) for part in done),
+            num_groups_given_up=sum(1 for part in merged if part.added) - len(done),
+            skipped=skipped,
+            cooling=cooling,
+        )
+
+    def _record(self, pinned: Pinned, merged: Sequence[_Merged]) -> dict[str, str]:
+        """Write down what could not be read. A file that somebody removed meanwhile needs no record."""
+        skipped = {path: why for part in merged for path, why in part.skipped.items()}
+        files = {file.path: file for file in pinned.files}
+        target = self._target
+        for path, why in skipped.items():
+            try:
+                target.client.record_skip(
+                    target.table,
+                    path,
+                    reason=why,
+                    operation="OPTIMIZE",
+                    partition_values=files[path].partition_values,
+                    size=files[path].size,
+                    cooldown_hours=self._cooldown_hours,
+                )
+            except (InvalidRequest, NotFound) as error:
+                if error.slug not in ("commit-invalid", "file-not-found"):
+                    raise
+        return skipped
+
+    def _commit(self, pinned: Pinned, merged: Sequence[_Merged]) -> tuple[int | None, list[_Merged]]:
+        """Commit the groups whose inputs are all still there; the version, and those groups."""
+        target, left = self._target, list(merged)
+        files = {file.path: file for file in pinned.files}
+        version = pinned.version
+        for attempt in range(REBASES):
+            if not left:
+                return None, []
+            actions: list[Action] = [removal(files[path], data_change=False) for part in left for path in part.used]
+            actions += [add for part in left for add in part.added]
+            job = new_job(target.table, "OPTIMIZE", read_version=version, parameters={"predicate": self._where or ""})
+            try:
+                return commit_job(target.client, job, actions).version, left
+            except ConflictError as error:
+                if error.retry != "rebase" or attempt == REBASES - 1:
+                    raise
+            now = target.pin()
+            live = {path_key(file.path) for file in now.files}
+            dead = [part for part in left if any(path_key(path) not in live for path in part.used)]
+            for part in dead:
+                discard(pinned.storage, part.added)
+            left, version = [part for part in left if part not in dead], now.version
+        return None, []
+
+
+def group_small(files: Sequence[Add], target_bytes: int = TARGET_BYTES) -> list[_Group]:
+    """Small files of a partition in groups of about the target size: first fit, the largest first. A lone one stays."""
+    by_partition: dict[Any, list[Add]] = {}
+    for file in files:
+        if file.size < target_bytes * SMALL:
+            by_partition.setdefault(partition_of(file.partition_values), []).append(file)
+    groups: list[list[Add]] = []
+    for small in by_partition.values():
+        open_groups: list[tuple[int, list[Add]]] = []
+        for file in sorted(small, key=lambda file: (-file.size, file.path)):
+            for place, (size, members) in enumerate(open_groups):
+                if size + file.size <= target_bytes and len(members) < MAX_GROUP_FILES:
+                    members.append(file)
+                    open_groups[place] = (size + file.size, members)
+                    break
+            else:
+                open_groups.append((file.size, [file]))
+        groups += [members for _, members in open_groups if len(members) > 1]
+    return [_Group(tuple(members)) for members in groups]
+
+
+def _run(spark: SparkSession, groups: Sequence[_Group], task: WriteTask) -> list[_Merged]:
+    """Every group in a task of its own; only what winning attempts wrote comes back."""
+    whole_files = WriteTask(
+        storage=task.storage,
+        schema_string=task.schema_string,
+        partition_columns=task.partition_columns,
+        target_bytes=2**62,  # the group was made to the target size: it becomes one file
+        cut_at=task.cut_at,
+        compression=task.compression,
+        data_change=False,
+    )
+    listed = [[encode_message(file) for file in group.files] for group in groups]
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                files = [decode_message(text) for text in listed[number]]
+                yield pa.RecordBatch.from_pydict({"message": [_told(merge_group(whole_files, files))]})
+
+    rows = spark.range(0, len(listed), 1, len(listed)).mapInArrow(run, "message string").collect()
+    return [_heard(row[0]) for row in rows]
+
+
+def merge_group(task: WriteTask, files: Sequence[Add]) -> _Merged:
+    """One new file out of those that can be read whole; fewer than two are left as they are.
+
+    Each file is read to its end before any of its rows is written: half of a broken file is worth nothing. So memory
+    is one small file and one row group.
+    """
+    schema, used, skipped = task.schema(), list[str](), dict[str, str]()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            try:
+                rows = list(read_batches(task.storage, file.path, schema, absent=file.partition_values))
+                found = sum(batch.num_rows for batch in rows)
+                if file.num_records is not None and found != file.num_records:
+                    raise Corrupt(f"it holds {found} rows, and the log says {file.num_records}")
+            except Corrupt as error:
+                skipped[file.path] = error.detail
+                continue
+            used.append(file.path)
+            yield from rows
+
+    added = tuple(write_batches(task, batches()))
+    if len(used) < 2:
+        discard(task.storage, added)
+        return _Merged((), (), skipped)
+    return _Merged(tuple(used), added, skipped)
+
+
+def _told(merged: _Merged) -> str:
+    added = [encode_message(add) for add in merged.added]
+    return json.dumps({"used": merged.used, "added": added, "skipped": merged.skipped})
+
+
+def _heard(text: str) -> _Merged:
+    told = json.loads(text)
+    return _Merged(tuple(told["used"]), tuple(decode_message(add) for add in told["added"]), told["skipped"])

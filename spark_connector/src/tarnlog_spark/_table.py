@@ -1,0 +1,278 @@
+"""The table as Spark users see it: DataFrames in, DataFrames out, and the commands that go with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tarnlog import Client, Conflict, InvalidRequest, NotFound, TableInfo, VacuumInfo
+from tarnlog.protocol.ids import TableName
+from tarnlog_spark import _feeds, _reports
+from tarnlog_spark._changing import ChangeResult, as_column, delete, quoted, update
+from tarnlog_spark._fitting import nullable
+from tarnlog_spark._merging import Merge
+from tarnlog_spark._optimizing import Optimize
+from tarnlog_spark._options import Place
+from tarnlog_spark._restoring import RestoreResult, restore
+from tarnlog_spark._storage import S3_OPTIONS
+from tarnlog_spark._target import Target
+from tarnlog_spark._writes import Mode, WriteOptions, WriteResult, check_options, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    Condition = str | Column
+
+MODES = ("append", "overwrite", "error", "ignore")
+
+
+class Table:
+    """A table of a tarnlog service, for one Spark session. Made by `for_name`, `for_path` or `create`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    @classmethod
+    def for_name(
+        cls,
+        spark: SparkSession,
+        name: str,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Table:
+        """The table `namespace.name`; it need not exist yet. Asks nothing.
+
+        url and api_key default to TARNLOG_URL and TARNLOG_API_KEY. `options` are the storage's (`s3.endpoint` and so
+        on, as in the format's options); what is not given comes from the environment of driver and executors.
+        """
+        try:
+            known = str(TableName.parse(name))
+        except ValueError as error:
+            raise InvalidRequest(f"{error}.", slug="option-invalid") from None
+        s3 = {key.lower(): value for key, value in (options or {}).items() if key.lower() in S3_OPTIONS}
+        place = Place(table=known, url=url, api_key=api_key, s3=s3)
+        return cls(Target(spark, place, Client(url, api_key=api_key)))
+
+    @classmethod
+    def for_path(
+        cls, spark: SparkSession, path: str, *, url: str | None = None, api_key: str | None = None, **more: Any
+    ) -> Table:
+        """The table that lies at a path or URI, by what the service's catalog says. Costs a listing of all tables."""
+        with Client(url, api_key=api_key) as client:
+            wanted = _location(path)
+            for entry in client.list_tables():
+                if _location(entry.location) == wanted:
+                    return cls.for_name(spark, entry.name, url=url, api_key=api_key, **more)
+        raise NotFound(
+            f"No table of the service lies at {path}: register it (tarnlog register), or use its name.",
+            slug="table-not-found",
+            status=404,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        spark: SparkSession,
+        name: str,
+        schema: StructType | str,
+        *,
+        partition_by: Sequence[str] = (),
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        if_not_exists: bool = False,
+        **more: Any,
+    ) -> Table:
+        """A new, empty table. `schema` is Spark's, as an object or as DDL text."""
+        table = cls.for_name(spark, name, **more)
+        given = spark.createDataFrame([], schema).schema if isinstance(schema, str) else schema
+        try:
+            table._create(given, partition_by, location=location, properties=properties, description=description)
+        except Conflict as error:
+            if not if_not_exists or error.slug != "table-exists":
+                raise
+        return table
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._target.table
+
+    @property
+    def exists(self) -> bool:
+        """Whether the service has the table now."""
+        try:
+            self._target.client.get_table(self.name)
+        except NotFound:
+            return False
+        return True
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._target.client.snapshot(self.name).version
+
+    @property
+    def schema(self) -> StructType:
+        """The newest schema."""
+        return self._target.pin(files=False).schema
+
+    # Reading
+
+    def read(
+        self,
+        filter: Condition | None = None,  # noqa: A002 (the API's word)
+        *,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        timestamp: int | str | dt.datetime | None = None,
+    ) -> DataFrame:
+        """The rows at the newest version, a version, or a time. The DataFrame stays at the version it was made at.
+
+        A filter of SQL text leaves out files that cannot match; one that is a Column is applied by Spark alone.
+        """
+        text = filter if isinstance(filter, str) else None
+        rows = self._target.pin(filter=text, version=version, timestamp=_moment(timestamp)).rows()
+        if filter is not None:
+            rows = rows.where(as_column(filter))
+        return rows if columns is None else rows.select(*(quoted(name) for name in columns))
+
+    def changes(self, from_version: int, to_version: int | None = None) -> DataFrame:
+        """The rows that versions added and removed, both ends inclusive, with `_change_type` (insert, delete),
+        `_commit_version` and `_commit_timestamp`. A row that an update carries over is a delete and an insert."""
+        return _feeds.changes(self._target, from_version, to_version)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits, newest first."""
+        return _reports.history(self._target, limit)
+
+    def detail(self) -> DataFrame:
+        """The table in one row: name, location, version, sizes, properties."""
+        return _reports.detail(self._target)
+
+    # Writing
+
+    def write(
+        self,
+        rows: DataFrame,
+        mode: Mode = "append",
+        *,
+        replace_where: str | None = None,
+        partition_overwrite_mode: str = "static",
+        merge_schema: bool = False,
+        overwrite_schema: bool = False,
+        partition_by: Sequence[str] | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> WriteResult:
+        """Write a DataFrame in one commit; a table that does not exist is created with its schema.
+
+        With txn_app_id and txn_version a write that is repeated changes nothing the second time.
+        """
+        if mode not in MODES:
+            raise InvalidRequest(f"mode is one of {', '.join(MODES)}, not {mode!r}.", slug="option-invalid")
+        if partition_overwrite_mode not in ("static", "dynamic"):
+            raise InvalidRequest("partition_overwrite_mode is static or dynamic.", slug="option-invalid")
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidRequest("txn_app_id and txn_version go together: both or neither.", slug="option-invalid")
+        options = WriteOptions(
+            mode=mode,
+            replace_where=replace_where,
+            dynamic_partitions=partition_overwrite_mode == "dynamic",
+            merge_schema=merge_schema,
+            overwrite_schema=overwrite_schema,
+            txn=None if txn_app_id is None or txn_version is None else (txn_app_id, txn_version),
+        )
+        check_options(options)
+        if mode in ("error", "ignore") and self.exists:
+            if mode == "ignore":
+                return WriteResult(version=None, skipped="the table exists")
+            raise Conflict(
+                f"{self.name} exists already: use mode append or overwrite.", slug="table-exists", status=409
+            )
+        try:
+            known = self._target.info
+        except NotFound as error:
+            if error.slug != "table-not-found":
+                raise
+            known = self._create(nullable(rows.schema), partition_by or ())
+        if partition_by is not None and tuple(partition_by) != known.partition_columns:
+            raise InvalidRequest(
+                f"{self.name} is partitioned by {list(known.partition_columns)}, which never changes: leave "
+                "partition_by out, or write to a new table.",
+                slug="option-invalid",
+            )
+        return write(self._target, rows, options)
+
+    def delete(self, condition: Condition | None = None) -> ChangeResult:
+        """Delete the rows that make the condition true; all rows without one."""
+        return delete(self._target, condition)
+
+    def update(self, set: Mapping[str, Condition], condition: Condition | None = None) -> ChangeResult:  # noqa: A002
+        """Set columns (SQL text or Columns) in the rows that make the condition true; in all rows without one."""
+        return update(self._target, set, condition)
+
+    def merge(
+        self, source: DataFrame, condition: Condition, *, target_alias: str = "target", source_alias: str = "source"
+    ) -> Merge:
+        """Begin to describe a merge: add when_... clauses, then `execute`."""
+        return Merge(self._target, source, condition, target_alias, source_alias)
+
+    # Maintenance
+
+    def optimize(self, *, cooldown_hours: float | None = None) -> Optimize:
+        """Begin to describe an optimize: `where`, then `execute_compaction`.
+
+        cooldown_hours: how long a file that cannot be read is left alone (the table's `skip.cooldownHours`).
+        """
+        return Optimize(self._target, cooldown_hours=cooldown_hours)
+
+    def vacuum(
+        self, *, dry_run: bool = True, retention_hours: float | None = None, override_minimum: bool = False
+    ) -> VacuumInfo:
+        """Find, or delete, data files that no kept version needs. A dry run unless told otherwise."""
+        return self._target.client.vacuum(
+            self.name, dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum
+        )
+
+    def restore(self, version: int | None = None, *, timestamp: int | str | dt.datetime | None = None) -> RestoreResult:
+        """Make the table what it was at a version or time, as a new version."""
+        if (version is None) == (timestamp is None):
+            raise InvalidRequest("Restore to a version or to a timestamp: give one of them.", slug="option-invalid")
+        return restore(self._target, version=version, timestamp=_moment(timestamp))
+
+    def _create(
+        self,
+        schema: StructType,
+        partition_by: Iterable[str],
+        *,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> TableInfo:
+        return self._target.client.create_table(
+            self.name,
+            json.loads(schema.json()),
+            partition_by=tuple(partition_by),
+            location=location,
+            properties=properties,
+            description=description,
+        )
+
+
+def _location(text: str) -> str:
+    plain = text.removeprefix("file://") if text.startswith("file://") else text
+    return plain.rstrip("/")
+
+
+def _moment(timestamp: int | str | dt.datetime | None) -> int | str | None:
+    if isinstance(timestamp, dt.datetime):
+        return int(timestamp.timestamp() * 1000)
+    return timestamp

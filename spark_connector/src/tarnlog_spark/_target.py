@@ -1,0 +1,177 @@
+"""A table as the operations see it: where it is, what is in it at one version, and how rows get into new files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from tarnlog import Client, InvalidRequest, TableInfo
+from tarnlog.protocol.actions import Add
+from tarnlog_spark._errors import ConflictError, SchemaMismatch
+from tarnlog_spark._options import Place
+from tarnlog_spark._planning import Plan, plan_files
+from tarnlog_spark._scanning import FILE, file_place, scan, scan_rows
+from tarnlog_spark._storage import Storage
+from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+REBASES = 10
+"""How often an operation is done again after it lost to another commit."""
+
+_TRUNCATION = "stats.truncation.maxLength"
+_FILE_SIZE = "targetFileSize"
+
+
+class Target:
+    """One table for one Spark session. Holds no state of the table."""
+
+    def __init__(self, spark: SparkSession, place: Place, client: Client) -> None:
+        self.spark = spark
+        self.place = place
+        self.client = client
+
+    @property
+    def table(self) -> str:
+        return self.place.table
+
+    @cached_property
+    def info(self) -> TableInfo:
+        """The table when it was first asked for: only what never changes is taken from here."""
+        return self.client.get_table(self.table)
+
+    @property
+    def storage(self) -> Storage:
+        return self.place.storage(self.info.location)
+
+    def pin(
+        self,
+        *,
+        filter: Any = None,  # noqa: A002 (the API's word)
+        version: int | None = None,
+        timestamp: int | str | None = None,
+        files: bool = True,
+    ) -> Pinned:
+        """The table at one version, with the files that may match, or without any: then nothing is planned."""
+        if files:
+            plan = plan_files(self.client, self.table, filter=filter, version=version, timestamp=timestamp)
+        else:
+            found = self.client.snapshot(self.table, version=version, timestamp=timestamp)
+            plan = Plan(version=found.version, meta_data=found.meta_data, files=())
+        provider = plan.meta_data.format.provider
+        if provider.lower() != "parquet":
+            raise InvalidRequest(
+                f"The data files of {self.table} are {provider!r}, and this connector reads and writes only Parquet. "
+                "Its log can be read: history, detail and changes.",
+                slug="format-not-supported",
+            )
+        return Pinned(self, plan)
+
+    def rebased(self, attempt: Callable[[], T]) -> T:
+        """Do it again, from a new version, while the answer is that this can help; ConflictError after that."""
+        for _ in range(REBASES - 1):
+            try:
+                return attempt()
+            except ConflictError as error:
+                if error.retry != "rebase":
+                    raise
+        return attempt()
+
+
+class Pinned:
+    """A table at one version."""
+
+    def __init__(self, target: Target, plan: Plan) -> None:
+        self.target = target
+        self.plan = plan
+        self.files = plan.files
+        self.version = plan.version
+        self.meta_data = plan.meta_data
+        self.partition_columns = plan.meta_data.partition_columns
+        self.storage = target.storage
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's schema at this version, as Spark has it."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self.meta_data.schema_string))
+
+    def rows(self, files: Sequence[Add] | None = None) -> DataFrame:
+        """The rows of the files, by default of all that were planned."""
+        chosen = self.files if files is None else files
+        return scan(self.target.spark, self.storage, chosen, self.schema, self.partition_columns)
+
+    def placed_rows(self, files: Sequence[Add] | None = None) -> DataFrame:
+        """The rows, each with its file and its place in it."""
+        chosen = self.files if files is None else files
+        return scan_rows(self.target.spark, self.storage, chosen, self.schema, self.partition_columns)
+
+    def matches(self, condition: Column) -> dict[str, int]:
+        """How many rows of each file, by its path in the log, make the condition true. Files without any are absent."""
+        counted = self.placed_rows().where(condition).groupBy(FILE).count().collect()
+        return {self.file_at(row[0]).path: int(row[1]) for row in counted}
+
+    def file_at(self, place: str) -> Add:
+        """The planned file that FILE names."""
+        return self._by_place[file_place(place)]
+
+    @cached_property
+    def _by_place(self) -> dict[str, Add]:
+        return {self.storage.path(file.path): file for file in self.files}
+
+    def task(
+        self, *, schema_string: str | None = None, target_bytes: int | None = None, data_change: bool = True
+    ) -> WriteTask:
+        """What a task needs to write files of this table."""
+        configuration = self.meta_data.configuration
+        size = configuration.get(_FILE_SIZE, "")
+        return WriteTask(
+            storage=self.storage,
+            schema_string=schema_string or self.meta_data.schema_string,
+            partition_columns=self.partition_columns,
+            target_bytes=target_bytes or (int(size) if size.isdigit() else TARGET_BYTES),
+            cut_at=int(configuration.get(_TRUNCATION, "32")),
+            data_change=data_change,
+        )
+
+
+def write_files(rows: DataFrame, task: WriteTask) -> list[Add]:
+    """Write the rows in Spark's tasks. Only what winning attempts wrote comes back; works on Connect too."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for add in write_batches(task, batches):
+            yield pa.RecordBatch.from_pydict({"message": [encode_message(add)]})
+
+    task.schema()  # a type that cannot be written is refused before any task runs
+    with _understood_failures(task):
+        return [decode_message(row[0]) for row in rows.mapInArrow(run, "message string").collect()]
+
+
+@contextlib.contextmanager
+def _understood_failures(task: WriteTask) -> Iterator[None]:
+    """Spark keeps only the text of what a task raises: what the connector raises there is made whole again."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        if SchemaMismatch.__name__ not in text:
+            raise
+        faults = {
+            field.name: "null where the table allows none"
+            for field in task.schema()
+            if not field.nullable and f"{field.name}: null where" in text
+        }
+        if not faults:
+            raise
+        raise SchemaMismatch(faults, advice="Fill the nulls, or leave such rows out.") from error

@@ -1,0 +1,245 @@
+"""Writing a DataFrame: append, overwrite (all, by condition, by partition), with or without a change of schema.
+
+The rows are written once. What the commit removes is planned right before it is sent, and planned anew when it lost to
+another commit, so that an overwrite never writes its rows twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from tarnlog import Committed, InvalidRequest, Reads, WriteSession
+from tarnlog.protocol.actions import Action, Add, Txn
+from tarnlog.protocol.schema import parse_schema_string
+from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, removal
+from tarnlog_spark._errors import ConflictError, ConstraintError
+from tarnlog_spark._fitting import evolved, fitted, nullable
+from tarnlog_spark._partitions import partition_of, reads_of
+from tarnlog_spark._target import Pinned, Target, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Mode = Literal["append", "overwrite", "error", "ignore"]
+
+
+class WriteOptions(Struct, frozen=True, kw_only=True):
+    """How a DataFrame is written. At most one of the ways to overwrite less than the table."""
+
+    mode: Mode = "append"
+    replace_where: str | None = None
+    dynamic_partitions: bool = False
+    merge_schema: bool = False
+    overwrite_schema: bool = False
+    txn: tuple[str, int] | None = None
+
+
+class WriteResult(Struct, frozen=True, kw_only=True):
+    """What became of a write. `version` is None when there was nothing to do, for the reason that `skipped` tells."""
+
+    version: int | None
+    commit_id: str | None = None
+    num_files: int = 0
+    num_rows: int = 0
+    num_removed_files: int = 0
+    skipped: str | None = None
+
+
+def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult:
+    """Write to a table that exists. ConflictError, SchemaMismatch and ConstraintError leave it as it was."""
+    done = _recorded(target, options)
+    if done is not None:
+        return done
+    pinned = target.pin(files=False)
+    schema = _schema_after(pinned, rows, options)
+    task = pinned.task(schema_string=json.dumps(schema.jsonValue(), separators=(",", ":")))
+    new_rows = fitted(rows, schema, table=target.table)
+    if options.replace_where is not None:
+        new_rows = _all_matching(new_rows, options.replace_where)
+    with in_session(target) as session, files_in_flight(pinned.storage) as written:
+        with _understood_constraint(options):
+            written += write_files(new_rows, task)
+        session.check()
+        if options.mode == "append" and options.txn is None and not _changes_schema(pinned, schema):
+            return _append(pinned, written, options)
+        try:
+            return target.rebased(lambda: _commit(target, written, schema, options))
+        except ConflictError as error:
+            if options.txn is None or error.rule != "txn" or (error.last_txn_version or 0) < options.txn[1]:
+                raise
+            discard(pinned.storage, written)
+            return _already_done(options)
+
+
+@contextmanager
+def in_session(target: Target) -> Iterator[WriteSession]:
+    """A write session around everything that writes files: vacuum leaves them alone until they are committed."""
+    with target.client.write_session(target.table) as session:
+        yield session
+
+
+def _append(pinned: Pinned, written: list[Add], options: WriteOptions) -> WriteResult:
+    """A blind append: it never bounces, unless the columns it was written for have changed."""
+    if not written:
+        return WriteResult(version=pinned.version, skipped="there were no rows to append")
+    target = pinned.target
+    job = new_job(target.table, "WRITE", read_version=pinned.version, parameters=_parameters(options))
+    return _result(commit_job(target.client, job, written), written, 0)
+
+
+def _commit(target: Target, written: list[Add], schema: StructType, options: WriteOptions) -> WriteResult:
+    """One attempt: plan what goes, and send."""
+    if options.replace_where is not None:
+        return _replace_where(target, written, options)
+    pinned = target.pin(files=options.mode == "overwrite")
+    gone, reads = _replaced(pinned, written, options)
+    actions: list[Action] = [*(removal(file) for file in gone), *written]
+    after = schema if options.overwrite_schema else evolved(pinned.schema, schema, table=target.table)
+    if _changes_schema(pinned, after):
+        text = json.dumps(after.jsonValue(), separators=(",", ":"))
+        actions.insert(0, msgspec.structs.replace(pinned.meta_data, schema_string=text))
+    if options.txn is not None:
+        actions.append(Txn(app_id=options.txn[0], version=options.txn[1]))
+    if not actions:
+        return WriteResult(version=pinned.version, skipped="there was nothing to replace and nothing to write")
+    job = new_job(target.table, "WRITE", read_version=pinned.version, reads=reads, parameters=_parameters(options))
+    try:
+        return _result(commit_job(target.client, job, actions), written, len(gone))
+    except InvalidRequest as error:
+        # A schema of one's own needs a commit that removes every file: an append in between is one more to remove.
+        newer = options.overwrite_schema and target.client.snapshot(target.table).version > pinned.version
+        if error.slug != "schema-change-not-allowed" or not newer:
+            raise
+    return _commit(target, written, schema, options)
+
+
+def _replaced(pinned: Pinned, written: list[Add], options: WriteOptions) -> tuple[list[Add], Reads | None]:
+    """The files that this write replaces, and what it has read to know that."""
+    if options.mode != "overwrite":
+        return [], None
+    if not options.dynamic_partitions or not pinned.partition_columns:
+        return list(pinned.files), Reads(whole_table=True)
+    partitions = {partition_of(file.partition_values) for file in written}
+    gone = [file for file in pinned.files if partition_of(file.partition_values) in partitions]
+    return gone, reads_of(partitions, parse_schema_string(pinned.meta_data.schema_string)) if partitions else None
+
+
+def _replace_where(target: Target, written: list[Add], options: WriteOptions) -> WriteResult:
+    """Rows that match go; a file that holds others too is written again without them."""
+    assert options.replace_where is not None
+    pinned = target.pin(filter=options.replace_where)
+    condition = F.coalesce(F.expr(options.replace_where), F.lit(False))
+    counts = pinned.matches(condition)
+    gone = [file for file in pinned.files if file.path in counts]
+    mixed = [file for file in gone if counts[file.path] != file.num_records]
+    if not gone and not written:
+        return WriteResult(version=pinned.version, skipped="no row matched, and the DataFrame is empty")
+    with files_in_flight(pinned.storage) as kept:
+        if mixed:
+            kept += write_files(pinned.rows(mixed).where(~condition), pinned.task())
+        actions: list[Action] = [*(removal(file) for file in gone), *written, *kept]
+        if options.txn is not None:
+            actions.append(Txn(app_id=options.txn[0], version=options.txn[1]))
+        job = new_job(
+            target.table,
+            "WRITE",
+            read_version=pinned.version,
+            reads=pinned.plan.reads,
+            parameters=_parameters(options),
+        )
+        return _result(commit_job(target.client, job, actions), written, len(gone))
+
+
+def _schema_after(pinned: Pinned, rows: DataFrame, options: WriteOptions) -> StructType:
+    if options.overwrite_schema:
+        return nullable(rows.schema)
+    if options.merge_schema:
+        return evolved(pinned.schema, rows.schema, table=pinned.target.table)
+    return pinned.schema
+
+
+def _changes_schema(pinned: Pinned, schema: StructType) -> bool:
+    return bool(pinned.schema.jsonValue() != schema.jsonValue())
+
+
+def _recorded(target: Target, options: WriteOptions) -> WriteResult | None:
+    if options.txn is None:
+        return None
+    known = target.client.txn(target.table, options.txn[0])
+    return _already_done(options) if known is not None and known.version >= options.txn[1] else None
+
+
+def _already_done(options: WriteOptions) -> WriteResult:
+    assert options.txn is not None
+    return WriteResult(version=None, skipped=f"version {options.txn[1]} of {options.txn[0]!r} is in the table already")
+
+
+def _parameters(options: WriteOptions) -> dict[str, object]:
+    told: dict[str, object] = {"mode": options.mode.capitalize()}
+    if options.replace_where is not None:
+        told["predicate"] = options.replace_where
+    if options.dynamic_partitions:
+        told["partitionOverwriteMode"] = "dynamic"
+    return told
+
+
+def _result(committed: Committed, written: list[Add], removed: int) -> WriteResult:
+    return WriteResult(
+        version=committed.version,
+        commit_id=committed.commit_id,
+        num_files=len(written),
+        num_rows=sum(file.num_records or 0 for file in written),
+        num_removed_files=removed,
+    )
+
+
+_OUTSIDE = "tarnlog: a row outside of replaceWhere"
+
+
+def _all_matching(rows: DataFrame, condition: str) -> DataFrame:
+    """The rows, with a check as they pass by: one that the condition does not select would survive its own replace."""
+    holds = F.coalesce(F.expr(condition), F.lit(False))
+    return rows.where(F.when(holds, F.lit(True)).otherwise(F.raise_error(F.lit(_OUTSIDE)).cast("boolean")))
+
+
+@contextmanager
+def _understood_constraint(options: WriteOptions) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        if _OUTSIDE not in str(error):
+            raise
+        raise ConstraintError(
+            f"Some rows do not match replaceWhere ({options.replace_where}): they would not be replaced by the next "
+            "such write. Filter the DataFrame by it, or widen it; nothing was committed.",
+            slug="replace-where-violated",
+        ) from None
+
+
+def check_options(options: WriteOptions) -> None:
+    """InvalidRequest for options that exclude each other."""
+    ways = {
+        "replace_where": options.replace_where is not None,
+        "partition_overwrite_mode='dynamic'": options.dynamic_partitions,
+        "overwrite_schema": options.overwrite_schema,
+    }
+    asked = [name for name, is_set in ways.items() if is_set]
+    if asked and options.mode != "overwrite":
+        raise InvalidRequest(f"{asked[0]} is for mode='overwrite'.", slug="option-invalid")
+    if len(asked) > 1:
+        raise InvalidRequest(f"{' and '.join(asked)} exclude each other: give one of them.", slug="option-invalid")
+    if options.merge_schema and options.overwrite_schema:
+        raise InvalidRequest("merge_schema and overwrite_schema exclude each other.", slug="option-invalid")
+    if options.merge_schema and options.replace_where is not None:
+        raise InvalidRequest(
+            "merge_schema and replace_where exclude each other: add the columns first.", slug="option-invalid"
+        )
