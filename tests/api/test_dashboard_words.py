@@ -22,6 +22,8 @@ from tarnlog_server.api.dashboard.schema_rows import MOST_ROWS, schema_rows
         (words.size(5 * 2**30), "5.0 GiB"),
         (words.size(2**75), "32,768.0 EiB"),
         (words.number(1234567), "1,234,567"),
+        (words.counted(1, "file"), "1 file"),
+        (words.counted(2000, "file"), "2,000 files"),
         (words.rate(0), "0/s"),
         (words.rate(0.05), "3.0/min"),
         (words.rate(12.34), "12.3/s"),

@@ -30,7 +30,7 @@ SECURITY = {
     "cache-control": "no-store",
 }
 WORDS: tuple[Callable[..., str], ...] = (
-    *(words.size, words.number, words.rate, words.share, words.compact, words.short),
+    *(words.size, words.number, words.counted, words.rate, words.share, words.compact, words.short),
     *(words.duration, words.percentiles, words.age, words.moment, words.iso),
 )
 CHALLENGE = 'Basic realm="tarnlog: key id and secret", charset="UTF-8"'

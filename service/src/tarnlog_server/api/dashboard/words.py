@@ -31,6 +31,11 @@ def number(count: int | None) -> str:
     return NOTHING if count is None else f"{count:,}"
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of something: `1 file`, `2 files`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def rate(per_second: float) -> str:
     """Something a second, or a minute where that is less than one."""
     if per_second == 0:
