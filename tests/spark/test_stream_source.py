@@ -13,9 +13,11 @@ import pytest
 from tarnlog import Client
 from tests.service_process import ServiceProcess
 from tests.spark.hand_made import HandMade
+from tests.spark.queries import finished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Stream:
@@ -31,7 +33,7 @@ class Stream:
     def source(self) -> DataFrame:
         return self.spark.readStream.format("tarnlog").options(**self.options).load(self.table)
 
-    def run(self, *, fail_after: int | None = None, **more: str) -> list[list[int]]:
+    def run(self, *, fail_after: int | None = None) -> list[list[int]]:
         """Read what is there now; the ids of each batch. `fail_after` ends it in the middle of that many batches."""
         seen: list[list[int]] = []
 
@@ -41,19 +43,15 @@ class Stream:
                 seen.pop()
                 raise RuntimeError("on purpose")
 
-        self.options.update(more)
-        query = (
-            self.source()
-            .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(self.home))
-            .trigger(availableNow=True)
-            .start()
-        )
+        def start() -> StreamingQuery:
+            writer = self.source().writeStream.foreachBatch(take).option("checkpointLocation", str(self.home))
+            return writer.trigger(availableNow=True).start()
+
         if fail_after is None:
-            query.awaitTermination(120)
+            finished(start)
         else:
             with pytest.raises(Exception, match="on purpose"):
-                query.awaitTermination(120)
+                finished(start)
         self.batches.extend(batch for batch in seen if batch)
         return [batch for batch in seen if batch]
 

@@ -6,7 +6,7 @@ value, else null; narrower numbers widen. Memory is one batch, whatever the size
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ def read_batches(
     try:
         with storage.filesystem.open_input_file(storage.path(path)) as source:
             # Spark's old INT96 timestamps reach further than nanoseconds do.
-            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             columns = _Columns(schema, file.schema_arrow.names, absent or {}, fixed or {})
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns.stored):
                 yield columns.conformed(batch)
@@ -46,6 +46,14 @@ def read_batches(
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"The data file {path} cannot be read: {error}", slug="data-file-unreadable") from None
+
+
+def as_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches of another schema in this one's order and types; what they lack is null."""
+    columns: _Columns | None = None
+    for batch in batches:
+        columns = columns or _Columns(schema, batch.schema.names, {}, {})
+        yield columns.conformed(batch)
 
 
 class _Columns:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from tarnlog_spark import _options
 from tarnlog_spark._batch_source import FilteringReader, TableReader, asked_for_filters
+from tarnlog_spark._format_writers import stream_writer, table_writer
 from tarnlog_spark._reading import table_schema
 from tarnlog_spark._stream_source import TableStreamReader
 
@@ -33,3 +40,9 @@ class TarnlogFormat(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         options = _options.stream_options(self.options)
         return TableStreamReader(options, schema, follows_schema=getattr(self, "follows_schema", False))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return table_writer(_options.write_options(self.options, overwrite=overwrite), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        return stream_writer(_options.sink_options(self.options), schema, overwrite=overwrite)

@@ -27,8 +27,9 @@ _SPLITS = ("maxPartitionBytes", "parallelism")
 _FEED = ("readChangeFeed", "startingVersion", "startingTimestamp")
 _BATCH = ("versionAsOf", "timestampAsOf", "columns", "endingVersion", "endingTimestamp")
 _STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "skipChangeCommits")
-_WRITE = ("mergeSchema", "overwriteSchema", "replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion")
-_SINK = ("mergeSchema", "txnAppId", "checkpointLocation")
+_OVERWRITE = ("overwriteSchema", "replaceWhere", "partitionOverwriteMode")
+_WRITE = ("mergeSchema", "partitionBy", "txnAppId", "txnVersion", *_OVERWRITE)
+_SINK = ("mergeSchema", "txnAppId", "checkpointLocation", "partitionBy")
 
 KNOWN: dict[str, tuple[str, ...]] = {
     "read": (*_PLACE, *_SPLITS, *_FEED, *_BATCH),
@@ -108,6 +109,7 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     overwrite_schema: bool = False
     replace_where: str | None = None
     dynamic_partitions: bool = False
+    partition_by: tuple[str, ...] = ()
     txn: tuple[str, int] | None = None
 
 
@@ -116,6 +118,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
 
     place: Place
     merge_schema: bool = False
+    partition_by: tuple[str, ...] = ()
     app_id: str | None = None
     checkpoint: str | None = None
 
@@ -211,8 +214,8 @@ class _Given:
             ending_timestamp=self.moment("endingTimestamp"),
         )
 
-    def columns(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in (self.text("columns") or "").split(",") if name.strip())
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
 
 
 def _unknown(key: str, directions: tuple[str, ...], known: Mapping[str, str]) -> str:
@@ -253,7 +256,7 @@ def _read(given: _Given) -> ReadOptions:
         feed=given.feed(),
         version=given.number("versionAsOf"),
         timestamp=given.moment("timestampAsOf"),
-        columns=given.columns(),
+        columns=given.names("columns"),
     )
 
 
@@ -288,6 +291,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         overwrite_schema=given.flag("overwriteSchema"),
         replace_where=given.text("replaceWhere"),
         dynamic_partitions=mode == "dynamic",
+        partition_by=given.names("partitionBy"),
         txn=None if app_id is None or txn_version is None else (app_id, txn_version),
     )
     _check_overwrite(found, overwrite)
@@ -303,6 +307,8 @@ def _check_overwrite(found: WriteOptions, overwrite: bool) -> None:
     wanted = [name for name, is_set in asked.items() if is_set]
     if wanted and not overwrite:
         raise option_error(f"{wanted[0]} is for mode('overwrite'); this write appends.")
+    if found.merge_schema:
+        wanted += ["mergeSchema"] if wanted and not found.dynamic_partitions else []
     if len(wanted) > 1:
         raise option_error(f"{' and '.join(wanted)} exclude each other: give one of them.")
 
@@ -313,6 +319,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         place=given.place(),
         merge_schema=given.flag("mergeSchema"),
+        partition_by=given.names("partitionBy"),
         app_id=given.text("txnAppId"),
         checkpoint=given.text("checkpointLocation"),
     )
