@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from sqlalchemy import text
 from tarnlog_server.adapters.memory_leases import MemoryLeases
 from tarnlog_server.adapters.sql_engine import Database, database_url
 from tarnlog_server.adapters.sql_leases import SqlLeases
-from tarnlog_server.ports.leases import Leases, LeasesUnavailable, Owner
+from tarnlog_server.ports.leases import Lease, Leases, LeasesUnavailable, Owner
 
 A, B, C = (Owner(name, f"http://{name}:8420") for name in "abc")
 LONG = 1000.0
@@ -110,6 +111,12 @@ async def test_of_many_at_once_one_takes_it(place: Place) -> None:
         assert len({answer[table].owner for answer in found}) == 1
 
 
+async def test_thousands_of_tables_are_held_at_once(place: Place) -> None:
+    tables = [f"s.t{number}" for number in range(2500)]
+    assert len(await place.leases.hold(A, tables, LONG)) == len(tables)
+    assert {lease.owner for lease in (await place.leases.hold(B, tables, LONG)).values()} == {A}
+
+
 async def test_nothing_is_asked_for_nothing(place: Place) -> None:
     assert await place.leases.hold(A, [], LONG) == {}
     assert await place.leases.owners([]) == {}
@@ -156,3 +163,26 @@ async def test_old_rows_are_swept(place: Place) -> None:
     async with place.database.begin() as connection:
         names = (await connection.execute(text('SELECT "table" FROM tarnlog_leases'))).scalars().all()
     assert names == ["s.new"]
+
+
+@pytest.mark.parametrize("place", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+async def test_a_replica_that_is_stopped_keeps_no_rows_from_the_others(place: Place) -> None:
+    """After its statement was answered, another one can take what is free."""
+    assert place.database is not None
+
+    waiting = asyncio.Event()
+
+    class Stopped(SqlLeases):
+        async def _found(self, *_: Any) -> dict[str, Lease]:
+            waiting.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    stopped = asyncio.create_task(Stopped(place.database, "file:///w").hold(A, ["s.t"], -1.0))
+    try:
+        async with asyncio.timeout(30):
+            await waiting.wait()
+            assert (await place.leases.hold(B, ["s.t"], LONG))["s.t"].owner == B
+    finally:
+        stopped.cancel()
+        await asyncio.gather(stopped, return_exceptions=True)

@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from tests.postgres_process import PostgresProcess
+from tests.process.cut_off import Cable
 from tests.process.log_reading import Objects, objects_in_bucket, objects_in_folder
 from tests.servers import SHARED_BUCKET, S3Server
 from tests.service_process import ServiceProcess, free_port
 
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 2.0
 PATIENCE = 60.0
 
 
@@ -39,33 +40,39 @@ def on_s3(server: S3Server, prefix: str) -> Storage:
 
 
 class Group:
-    """Replicas that share tables by leases."""
+    """Replicas that share tables by leases, each with a way to the database of its own that can be cut."""
 
-    def __init__(self, storage: Storage, folder: Path) -> None:
+    def __init__(self, storage: Storage, server: PostgresProcess, folder: Path) -> None:
         self.storage = storage
+        self._server = server
         self._folder = folder
         self.all: list[ServiceProcess] = []
+        self._cables: dict[str, Cable] = {}
 
-    def start(self, database: str, count: int = 1, **env: str) -> list[ServiceProcess]:
-        """Start some more, all at once; each is told where the database is for it."""
-        started = []
+    async def start(self, count: int, **env: str) -> list[ServiceProcess]:
+        """Start so many at once, on a new database."""
+        database = await self._server.new_database()
         for _ in range(count):
-            port = free_port()
+            port, cable = free_port(), await Cable(self._server.port).open()
             settings = {
-                "TARNLOG_DATABASE_URL": database,
+                "TARNLOG_DATABASE_URL": f"postgresql://postgres@127.0.0.1:{cable.port}/{database}",
                 "TARNLOG_ADVERTISED_URL": f"http://127.0.0.1:{port}",
                 "TARNLOG_LEASE_SECONDS": str(LEASE_SECONDS),
-                "TARNLOG_FORWARD_TIMEOUT_SECONDS": "1",
+                "TARNLOG_FORWARD_TIMEOUT_SECONDS": "2",
                 **self.storage.env,
                 **env,
             }
             log = self._folder / f"replica-{len(self.all)}.log"
             replica = ServiceProcess(self.storage.uri, env=settings, port=port, log=log)
-            self.all.append(replica)
-            started.append(replica.start(wait=False))
-        for replica in started:
-            replica.wait_ready(60)
-        return started
+            self.all.append(replica.start(wait=False))
+            self._cables[replica.url] = cable
+        for replica in self.all:
+            await asyncio.to_thread(replica.wait_ready, 60)
+        return self.all
+
+    def cable(self, replica: ServiceProcess) -> Cable:
+        """A replica's way to the database."""
+        return self._cables[replica.url]
 
     def close(self) -> None:
         for replica in self.all:
@@ -79,42 +86,46 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
         storage = on_disk(tmp_path / "warehouse")
     else:
         storage = on_s3(request.getfixturevalue("s3_server"), f"group-{tmp_path.parent.name}-{tmp_path.name}/")
-    made = Group(storage, tmp_path)
+    made = Group(storage, request.getfixturevalue("postgres_server"), tmp_path)
     yield made
     made.close()
 
 
-async def new_database(server: PostgresProcess) -> str:
-    """Where a new, empty database is."""
-    return server.url(await server.new_database())
-
-
-def metric(replica: ServiceProcess, name: str, **labels: str) -> float:
+async def metric(replica: ServiceProcess, name: str, **labels: str) -> float:
     """What a counter or gauge of a replica says now; 0 when it was never counted."""
     wanted = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
     start = f"{name}{{{wanted}}} " if wanted else f"{name} "
-    lines = httpx.get(f"{replica.url}/metrics", timeout=10).text.splitlines()
+    lines = (await _get(replica, "/metrics")).text.splitlines()
     return next((float(line[len(start) :]) for line in lines if line.startswith(start)), 0.0)
 
 
-def role(replica: ServiceProcess) -> str:
-    """What a replica says it is."""
-    answer = httpx.get(f"{replica.url}/v1/health/ready", timeout=10)
+async def role(replica: ServiceProcess) -> str:
+    """What a replica says it is; it must be ready."""
+    answer = await _get(replica, "/v1/health/ready")
     assert answer.status_code == 200, answer.text
     return str(answer.json()["role"])
 
 
-async def until(true: Callable[[], Any] | Callable[[], Awaitable[Any]], what: str) -> None:
+async def owner_among(replicas: list[ServiceProcess]) -> ServiceProcess:
+    """The replica that holds the lease of the only table, once there is one."""
+    found: list[ServiceProcess] = []
+
+    async def one_holds_it() -> bool:
+        found[:] = [replica for replica in replicas if await metric(replica, "tarnlog_leases_held")]
+        return len(found) == 1
+
+    await until(one_holds_it, "one of them holds the table")
+    return found[0]
+
+
+async def until(true: Callable[[], Awaitable[Any]], what: str) -> None:
     """Return once it is true; fail when it does not become so."""
     end = time.monotonic() + PATIENCE
-    while True:
-        found = true()
-        if await found if isinstance(found, Awaitable) else found:
-            return
+    while not await true():
         assert time.monotonic() < end, f"never: {what}"
         await asyncio.sleep(0.05)
 
 
-def owners(replicas: list[ServiceProcess]) -> list[ServiceProcess]:
-    """The replicas that hold the lease of the only table."""
-    return [replica for replica in replicas if metric(replica, "tarnlog_leases_held")]
+async def _get(replica: ServiceProcess, path: str) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=10) as client:
+        return await client.get(replica.url + path)

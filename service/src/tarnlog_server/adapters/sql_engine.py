@@ -37,6 +37,10 @@ _LOCK = 7_471_061_904_283_157
 """The advisory lock under which replicas migrate one database, one after the other."""
 
 
+IDLE_IN_TRANSACTION = "5000"
+"""Milliseconds between two statements of a transaction: we never wait for anything else there."""
+
+
 class PoolSettings(Struct, frozen=True):
     """How many connections are kept, and how long one is waited for, connected to, and left to answer."""
 
@@ -111,6 +115,20 @@ class Database:
                 connection = await plain.execution_options(immediate=True)
                 async with connection.begin():
                     yield connection
+
+    @contextlib.asynccontextmanager
+    async def statements(self) -> AsyncIterator[AsyncConnection]:
+        """Each statement on its own: no row stays locked when this process is stopped between two of them.
+
+        In SQLite, whose processes are on one machine, all of them together.
+        """
+        if self.is_sqlite:
+            async with self.begin() as connection:
+                yield connection
+            return
+        with self._translated():
+            async with self.engine.connect() as plain:
+                yield await plain.execution_options(isolation_level="AUTOCOMMIT")
 
     async def close(self) -> None:
         """Let go of all connections; one that does not end is left behind."""
@@ -188,7 +206,12 @@ class Database:
             arguments = {
                 "timeout": pool.connect_seconds,
                 "command_timeout": pool.statement_seconds,
-                "server_settings": {"application_name": "tarnlog", "statement_timeout": milliseconds},
+                "server_settings": {
+                    "application_name": "tarnlog",
+                    "statement_timeout": milliseconds,
+                    # A process that is stopped inside a transaction must not hold its rows against the others.
+                    "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION,
+                },
             }
         engine = create_async_engine(
             self.url,

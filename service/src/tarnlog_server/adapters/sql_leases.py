@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, Double, delete, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,13 +15,16 @@ from tarnlog_server.adapters.sql_schema import leases
 from tarnlog_server.ports.index import IndexUnavailable
 from tarnlog_server.ports.leases import Lease, LeasesUnavailable, Owner
 
+AT_ONCE = 1000
+"""Tables in one statement: a statement has only so many parameters."""
 FORGOTTEN_SECONDS = 86_400.0
 """Rows of leases that ran out this long ago are swept away by whoever gives one up."""
 
 
 class SqlLeases:
     """The leases of one warehouse. The engine is the index's: it is neither prepared nor closed here, except that a
-    schema that is missing, as after the database was dropped, is asked for.
+    schema that is missing, as after the database was dropped, is asked for. Nothing here is a transaction of several
+    statements: a replica that is stopped in one would keep its rows from everyone else.
     """
 
     def __init__(self, database: Database, warehouse: str) -> None:
@@ -39,8 +42,12 @@ class SqlLeases:
         if not wanted:
             return {}
         async with self._asked() as connection:
-            await self._take(connection, owner, wanted, seconds)
-            return await self._found(connection, wanted)
+            found: dict[str, Lease] = {}
+            for start in range(0, len(wanted), AT_ONCE):
+                some = wanted[start : start + AT_ONCE]
+                await self._take(connection, owner, some, seconds)
+                found |= await self._found(connection, some)
+            return found
 
     async def owners(self, tables: Iterable[str]) -> dict[str, Lease]:
         async with self._asked() as connection:
@@ -57,8 +64,8 @@ class SqlLeases:
 
     async def _take(self, connection: AsyncConnection, owner: Owner, tables: list[str], seconds: float) -> None:
         insert: Any = (sqlite if self._database.is_sqlite else postgresql).insert(leases)
-        values = {"warehouse": self._warehouse, "table": bindparam("of_table"), "owner": owner.id, "url": owner.url}
-        insert = insert.values(**values, until=self._now + seconds)
+        row = {"warehouse": self._warehouse, "owner": owner.id, "url": owner.url, "until": self._now + seconds}
+        insert = insert.values([{**row, "table": table} for table in tables])
         free = or_(
             leases.c.until <= self._now, leases.c.owner == insert.excluded.owner, leases.c.url == insert.excluded.url
         )
@@ -66,7 +73,7 @@ class SqlLeases:
         taking = insert.on_conflict_do_update(
             index_elements=[leases.c.warehouse, leases.c.table], set_=changed, where=free
         )
-        await connection.execute(taking, [{"of_table": table} for table in tables])
+        await connection.execute(taking)
 
     async def _found(self, connection: AsyncConnection, tables: list[str]) -> dict[str, Lease]:
         left = (leases.c.until - self._now).label("left")
@@ -83,7 +90,7 @@ class SqlLeases:
             if not self._prepared:
                 await self._database.prepare()
                 self._prepared = True
-            async with self._database.begin() as connection:
+            async with self._database.statements() as connection:
                 yield connection
         except IndexUnavailable as error:
             self._prepared = False

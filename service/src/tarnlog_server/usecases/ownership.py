@@ -21,6 +21,10 @@ IDLE_LEASES = 3
 SHORTEST_PAUSE = 0.05
 """Between two rounds: the tables of a whole burst share one."""
 LONGEST_PAUSE = 30.0
+ANSWER_SECONDS = 30.0
+"""Nobody waits for the database; an answer that took longer than a lease is simply out of date. This only ends what
+would hang for ever: breaking off earlier would make a slow database slower, by connecting anew.
+"""
 
 
 class Ownership:
@@ -101,7 +105,7 @@ class Ownership:
         if not due:
             return
         try:
-            async with asyncio.timeout(self._lease_seconds):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._leases.hold(self.me, due, self._lease_seconds)
         except TimeoutError as error:
             raise LeasesUnavailable("the database does not answer") from error
