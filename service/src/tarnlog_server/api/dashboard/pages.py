@@ -45,6 +45,7 @@ class Pages:
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            auto_reload=False,  # a package that is replaced under a running service does not mix old and new
             trim_blocks=True,
             lstrip_blocks=True,
         )
