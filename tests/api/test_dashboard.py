@@ -10,12 +10,13 @@ import pytest
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.adapters.memory_store import MemoryStore
-from tarnlog_server.api.dashboard import overview, table_pages
+from tarnlog_server.api.dashboard import closed_tables, overview, table_pages
 from tarnlog_server.ports.object_store import StoreUnavailable
 from tarnlog_server.ports.telemetry import IndexStatus
 from tarnlog_server.usecases.replicas import Replicas
 from tests.api.conftest import SCHEMA, Api, add
 from tests.api.pages import Page
+from tests.usecases.unreliable_index import UnreliableIndex
 
 MARKUP = """<script>alert("x")</script><img src=x onerror=alert(1)>'"&"""
 PARTITIONED = {
@@ -333,12 +334,34 @@ async def test_a_view_opens_a_few_tables_and_pushes_none_out(monkeypatch: pytest
         monkeypatch.setattr(reader.coordinator.catalog, "_store", writer.store)
         object.__setattr__(reader.coordinator.roots.warehouse, "store", writer.store)
         first = await page(reader, "/")
-        assert len(tables.opened()) == overview.OPENED_A_VIEW
-        assert first.text.count("not open here yet") == 8 - overview.OPENED_A_VIEW
+        assert len(tables.opened()) == closed_tables.OPENED_A_VIEW
+        assert first.text.count("not open here yet") == 8 - closed_tables.OPENED_A_VIEW
         tables.max_open = 5
         for _ in range(4):
             await page(reader, "/")
         assert len(tables.opened()) == 5
+
+
+async def test_what_the_index_knows_is_shown_without_opening_anything() -> None:
+    index = UnreliableIndex()
+    async with Api(index=index) as api:
+        ingest = api.coordinator.ingest
+        assert ingest is not None
+        await ingest.guard.prepared()
+        for name in ("db.one", "db.two"):
+            await api.create(name)
+            await api.append("a", "b", "c", table=name)
+        await ingest.flush()
+        await api.coordinator.open_tables.close(1.0)
+        shown = await page(api, "/")
+        assert shown.text.count("not open here, from the index") == 2
+        assert "db.one 1 3 3 B" in shown.text
+        assert api.coordinator.open_tables.opened() == []
+        index.down = True
+        fallen_back = await page(api, "/")
+        assert "from the index" not in fallen_back.text
+        assert "db.one 1 3 3 B" in fallen_back.text
+        assert len(api.coordinator.open_tables.opened()) == 2
 
 
 async def test_a_table_that_cannot_be_opened_says_so(monkeypatch: pytest.MonkeyPatch, api: Api, table: str) -> None:

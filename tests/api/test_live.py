@@ -193,6 +193,7 @@ def test_ctrl_c_ends_it_too(service: ServiceProcess) -> None:
 def test_the_first_line_says_where(shared: ServiceProcess) -> None:
     [line] = [line for line in shared.logs.splitlines() if line.startswith("tarnlog serves")]
     assert shared.url in line
+    assert f"dashboard: {shared.url}/," in line
     assert f"{shared.url}/docs" in line
 
 

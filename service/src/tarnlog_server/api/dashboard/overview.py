@@ -1,8 +1,7 @@
 """What the first page shows: how the service does, and a page of tables with what is known of each.
 
 A view never walks a table. Names come from a listing that is kept for some seconds; figures come from tables that are
-open and from counters. Of the tables on the page that nobody opened yet a view opens a few, and only while there is
-room for them: looking on pushes nobody out of memory.
+open, from counters, and for tables that nobody has open from the index.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ import asyncio
 
 from msgspec import Struct
 
-from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.auth import Caller
+from tarnlog_server.api.dashboard.closed_tables import ClosedTables
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.core.activity import Activity, Figures
+from tarnlog_server.core.index_rows import TableFacts
 from tarnlog_server.ports.telemetry import IndexStatus
 from tarnlog_server.usecases.caches import CacheStats
 from tarnlog_server.usecases.catalog import Named
@@ -25,9 +25,6 @@ from tarnlog_server.usecases.replicas import Replicas, Role
 
 TABLES_A_PAGE = 50
 NAMES_KEPT_SECONDS = 10.0
-OPENED_A_VIEW = 3
-OPENING_SECONDS = 2.0
-RETRY_SECONDS = 60.0
 NO_INDEX = IndexStatus("off", 0, 0)
 
 
@@ -50,6 +47,8 @@ class TableRow(Struct, frozen=True, kw_only=True):
     bytes: int | None = None
     waiting: int = 0
     read_only: bool = False
+    from_index: bool = False
+    """Nobody has it open here: this is what the index knew last."""
     state: StateAge | None = None
     seen_seconds: float | None = None
     problem: str | None = None
@@ -97,9 +96,7 @@ class Overview:
         self._started_ms = self._world.now_ms()
         self._names: tuple[float, list[Named]] | None = None
         self._listing = asyncio.Lock()
-        self._unopenable: dict[str, tuple[float, str]] = {}
-        """Tables that could not be opened: until when that is believed, and why."""
-        self._opening: set[asyncio.Task[None]] = set()
+        self._closed = ClosedTables(coordinator)
 
     @property
     def started_ms(self) -> int:
@@ -130,30 +127,39 @@ class Overview:
 
     async def tables(self, caller: Caller, find: str, after: str | None) -> TableList:
         """A page of the tables that the caller sees and whose name holds `find`."""
-        problem = None
         try:
-            names = [named.name for named in await self._listed() if not named.entry.dropped]
+            listed = [named for named in await self._listed() if not named.entry.dropped]
+            problem = None
         except ProblemError as error:
+            listed = [table.named for table in self._coordinator.open_tables.opened()]
             problem = error.detail
-            names = sorted(table.live.name for table in self._coordinator.open_tables.opened())
-        seen = [name for name in names if caller.sees(name.namespace) and find.lower() in str(name).lower()]
-        rest = [name for name in seen if after is None or str(name) > after]
-        page = sorted(rest, key=str)[:TABLES_A_PAGE]
-        if problem is None:
-            await self._open_some(page)
+        seen = [one for one in listed if caller.sees(one.name.namespace) and find.lower() in str(one.name).lower()]
+        rest = [one for one in seen if after is None or str(one.name) > after]
+        page = sorted(rest, key=lambda one: str(one.name))[:TABLES_A_PAGE]
+        indexed = await self._closed.found(page)
         opened = {str(table.live.name): table for table in self._coordinator.open_tables.opened()}
-        rows = [self._row(str(name), opened.get(str(name))) for name in page]
-        return TableList(rows, len(seen), rows[-1].name if len(rest) > len(page) else None, problem)
+        names = [str(named.name) for named in page]
+        rows = [self._row(name, opened.get(name), indexed.get(name)) for name in names]
+        return TableList(rows, len(seen), names[-1] if len(rest) > len(page) else None, problem)
 
     def row(self, table: OpenTable) -> TableRow:
         """What is known of an open table. Costs no I/O."""
         return self._row(str(table.live.name), table)
 
-    def _row(self, name: str, table: OpenTable | None) -> TableRow:
+    def _row(self, name: str, table: OpenTable | None, facts: TableFacts | None = None) -> TableRow:
         now = self._world.monotonic()
         figures = self._activity.of_table(name, now)
         if table is None or not table.live.opened or table.live.head.dropped:
-            return TableRow(name=name, figures=figures, problem=self._unopenable.get(name, (0.0, None))[1])
+            if facts is None:
+                return TableRow(name=name, figures=figures, problem=self._closed.problem(name))
+            return TableRow(
+                name=name,
+                figures=figures,
+                version=facts.version,
+                files=facts.num_files,
+                bytes=facts.total_bytes,
+                from_index=True,
+            )
         live = table.live
         return TableRow(
             name=name,
@@ -182,23 +188,3 @@ class Overview:
             if self._names is None or now - self._names[0] >= NAMES_KEPT_SECONDS:
                 self._names = (now, await self._coordinator.catalog.all())
             return self._names[1]
-
-    async def _open_some(self, page: list[TableName]) -> None:
-        opened = {table.live.name for table in self._coordinator.open_tables.opened()}
-        room = self._coordinator.open_tables.max_open - len(opened)
-        now = self._world.monotonic()
-        closed = [n for n in page if n not in opened and self._unopenable.get(str(n), (now, ""))[0] <= now]
-        most = min(OPENED_A_VIEW, room) - len(self._opening)
-        tasks = [asyncio.create_task(self._open(name)) for name in closed[: max(0, most)]]
-        for task in tasks:
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
-        if tasks:
-            await asyncio.wait(tasks, timeout=OPENING_SECONDS)  # what takes longer goes on, and is in a later view
-
-    async def _open(self, name: TableName) -> None:
-        try:
-            await self._coordinator.open_tables.get(name)
-            self._unopenable.pop(str(name), None)
-        except ProblemError as problem:
-            self._unopenable[str(name)] = (self._world.monotonic() + RETRY_SECONDS, problem.detail)
