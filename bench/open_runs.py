@@ -22,6 +22,10 @@ LIVE = 10
 """Live files of every history: what differs is how long it took to come to them."""
 
 
+OTHER_VERSIONS = 20
+"""Versions of the table that a process opens before it is measured."""
+
+
 class OpenSize(msgspec.Struct, frozen=True):
     """How far to go."""
 
@@ -82,11 +86,23 @@ class OpenBench:
     def histories(self) -> list[Opened]:
         """Opening from every format and by replay, against the length of the history, for the same live files."""
         found = []
+        others = self._others()
         for versions in self._size.histories:
             folder = self._folder(f"rolling-{versions}")
             say(f"making a history of {versions} versions")
             asyncio.run(rolling(folder, versions, LIVE))
-            found += self._each_format(folder, versions)
+            found += self._each_format(folder, versions, others)
+        return found
+
+    def _others(self) -> dict[str, str]:
+        """By source, another table that each process opens from the like before it is measured."""
+        found = {}
+        for source in ("replay", *FORMATS):
+            folder = self._folder(f"other-{source}")
+            asyncio.run(rolling(folder, OTHER_VERSIONS, LIVE))
+            if source != "replay":
+                asyncio.run(checkpoint(folder, source))
+            found[source] = str(folder)
         return found
 
     def many_files(self) -> list[Opened]:
@@ -158,18 +174,19 @@ class OpenBench:
             say(f"{files} files: open {found[-1].open_ms:.0f} ms, incremental state {found[-1].incremental_ms:.0f} ms")
         return found
 
-    def _each_format(self, folder: Path, versions: int) -> list[Opened]:
-        found = [self._measured(folder, versions, "replay")]
+    def _each_format(self, folder: Path, versions: int, others: dict[str, str] | None = None) -> list[Opened]:
+        warm = others or {}
+        found = [self._measured(folder, versions, "replay", warm.get("replay"))]
         for form in FORMATS:
             asyncio.run(checkpoint(folder, form))
-            found.append(self._measured(folder, versions, form))
+            found.append(self._measured(folder, versions, form, warm.get(form)))
             forget_states(folder)
         return found
 
-    def _measured(self, folder: Path, versions: int, source: str) -> Opened:
+    def _measured(self, folder: Path, versions: int, source: str, warm: str | None) -> Opened:
         self.busy.append(busy_share())
         rounds = self._size.rounds if source != "replay" or versions < 1000 else min(self._size.rounds, 3)
-        runs = [self._child(work="open", folder=str(folder)) for _ in range(rounds)]
+        runs = [self._child(work="open", folder=str(folder), warm=warm) for _ in range(rounds)]
         names = {"avro-state": "avro"}
         if any(names.get(run["source"], run["source"]) != source or run["version"] != versions for run in runs):
             raise RuntimeError(f"asked for {source} at version {versions}, but the table was opened as {runs[0]}")

@@ -69,7 +69,10 @@ async def test_histories_open_from_every_format(tmp_path: Path, form: str) -> No
     assert (replayed["source"], replayed["files"], replayed["version"]) == ("replay", 10, 14)
     await checkpoint(tmp_path, form)
     assert state_bytes(tmp_path) > 0
-    found = await opened(setting)
+    other = tmp_path / "other"
+    other.mkdir()
+    await rolling(other, 3, 2)
+    found = await opened(setting | {"warm": str(other)})
     assert (found["source"].removesuffix("-state"), found["files"], found["version"]) == (form, 10, 14)
     forget_states(tmp_path)
     assert state_bytes(tmp_path) == 0
