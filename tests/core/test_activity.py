@@ -15,7 +15,6 @@ from tarnlog_server.core.activity import (
     RATE_BUCKETS,
     TABLES,
     Activity,
-    Durations,
     Figures,
     Ring,
     percentile,
@@ -29,12 +28,12 @@ STEPS = st.lists(
 
 @given(STEPS, st.floats(0, 2000), st.floats(0, 1e6))
 def test_a_ring_counts_like_a_list(steps: list[float], later: float, start: float) -> None:
-    ring = Ring()
+    ring = Ring(8)
     now, times = start, []
     for step in steps:
         now += step
         times.append(now)
-        ring.add(now)
+        ring.add(now, 0.0)
     now += later
     last = int(now / BUCKET_SECONDS)
     counted = [
@@ -47,7 +46,7 @@ def test_a_ring_counts_like_a_list(steps: list[float], later: float, start: floa
 
 @given(STEPS, st.integers(1, 20))
 def test_durations_are_the_newest_of_the_last_minutes(steps: list[float], size: int) -> None:
-    kept = Durations(size)
+    kept = Ring(size)
     now, all_of_them = 0.0, []
     for number, step in enumerate(steps):
         now += step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -27,22 +27,31 @@ _PROVE_A_TABLE = frozenset({"committed", "replayed", "conflict"})
 
 
 class Ring:
-    """How often something happened in each of the last buckets."""
+    """How often something happened in each of the last buckets, and how long the newest ones took."""
 
-    __slots__ = ("_counts", "_newest")
+    __slots__ = ("_at", "_counts", "_ended", "_newest", "_seconds", "_size")
 
-    def __init__(self) -> None:
-        self._counts = array("q", bytes(8 * BUCKETS))
+    def __init__(self, durations: int) -> None:
+        self._counts = [0] * BUCKETS
         self._newest = 0
+        self._ended = array("d", [float("-inf")]) * durations
+        self._seconds = array("d", bytes(8 * durations))
+        self._at = 0
+        self._size = durations
 
-    def add(self, now: float) -> None:
-        """It happened once."""
+    def add(self, now: float, seconds: float) -> None:
+        """It happened once, and took so long."""
         bucket = int(now / BUCKET_SECONDS)
         if bucket > self._newest:
             for passed in range(max(self._newest + 1, bucket - BUCKETS + 1), bucket + 1):
                 self._counts[passed % BUCKETS] = 0
             self._newest = bucket
         self._counts[bucket % BUCKETS] += 1
+        at = self._at
+        self._ended[at] = now
+        self._seconds[at] = seconds
+        at += 1
+        self._at = at if at < self._size else 0
 
     def series(self, now: float) -> tuple[int, ...]:
         """The counts, oldest first; the last bucket has only begun."""
@@ -58,25 +67,8 @@ class Ring:
         seconds = (RATE_BUCKETS - 1) * BUCKET_SECONDS + now % BUCKET_SECONDS
         return sum(self.series(now)[-RATE_BUCKETS:]) / seconds
 
-
-class Durations:
-    """The newest durations with the times they ended at."""
-
-    __slots__ = ("_at", "_ended", "_seconds")
-
-    def __init__(self, size: int) -> None:
-        self._ended = array("d", [float("-inf")]) * size
-        self._seconds = array("d", bytes(8 * size))
-        self._at = 0
-
-    def add(self, now: float, seconds: float) -> None:
-        """Something ended now after so long."""
-        self._ended[self._at] = now
-        self._seconds[self._at] = seconds
-        self._at = (self._at + 1) % len(self._ended)
-
     def recent(self, now: float) -> list[float]:
-        """Those of the last ten minutes, shortest first."""
+        """The durations of the last ten minutes that are kept, shortest first."""
         begin = now - BUCKETS * BUCKET_SECONDS
         return sorted(s for ended, s in zip(self._ended, self._seconds, strict=True) if begin < ended <= now)
 
@@ -96,36 +88,25 @@ class Figures(Struct, frozen=True, kw_only=True):
 class Busy:
     """What one table, or all of them, or a store, did."""
 
-    __slots__ = ("_conflicts", "_done", "_durations", "_outcomes")
+    __slots__ = ("conflicts", "done", "outcomes")
 
     def __init__(self, durations: int = LATENCIES) -> None:
-        self._done = Ring()
-        self._durations = Durations(durations)
-        self._outcomes: dict[str, int] = {}
-        self._conflicts: dict[str, int] = {}
-
-    def answered(self, now: float, outcome: str, seconds: float, *, done: bool) -> None:
-        """Something ended; only what was `done` counts for rates and durations."""
-        self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
-        if done:
-            self._done.add(now)
-            self._durations.add(now, seconds)
-
-    def conflict(self, rule: str) -> None:
-        """A commit was refused by a rule."""
-        self._conflicts[rule] = self._conflicts.get(rule, 0) + 1
+        self.done = Ring(durations)
+        """What counts for rates and durations."""
+        self.outcomes: defaultdict[str, int] = defaultdict(int)
+        self.conflicts: defaultdict[str, int] = defaultdict(int)
 
     def figures(self, now: float) -> Figures:
         """All of it. Costs sorting the kept durations."""
-        recent = self._durations.recent(now)
+        recent = self.done.recent(now)
         return Figures(
-            per_second=self._done.per_second(now),
-            series=self._done.series(now),
+            per_second=self.done.per_second(now),
+            series=self.done.series(now),
             p50=percentile(recent, 0.50),
             p95=percentile(recent, 0.95),
             p99=percentile(recent, 0.99),
-            outcomes=dict(sorted(self._outcomes.items())),
-            conflicts=dict(sorted(self._conflicts.items())),
+            outcomes=dict(sorted(self.outcomes.items())),
+            conflicts=dict(sorted(self.conflicts.items())),
         )
 
 
@@ -140,20 +121,23 @@ class Activity:
 
     def commit_answered(self, now: float, table: str, outcome: str, seconds: float) -> None:
         """A commit got its answer. A name that no table is known to have takes no room."""
-        done = outcome == "committed"
-        self._all.answered(now, outcome, seconds, done=done)
         busy = self._busy(table) if outcome in _PROVE_A_TABLE else self._tables.get(table)
+        self._all.outcomes[outcome] += 1
         if busy is not None:
-            busy.answered(now, outcome, seconds, done=done)
+            busy.outcomes[outcome] += 1
+            if outcome == "committed":
+                busy.done.add(now, seconds)
+                self._all.done.add(now, seconds)
 
     def conflict(self, table: str, rule: str) -> None:
         """A commit was refused by a rule."""
-        self._all.conflict(rule)
-        self._busy(table).conflict(rule)
+        self._all.conflicts[rule] += 1
+        self._busy(table).conflicts[rule] += 1
 
     def storage(self, now: float, code: str, seconds: float) -> None:
         """A request to a store ended."""
-        self._store.answered(now, code, seconds, done=True)
+        self._store.outcomes[code] += 1
+        self._store.done.add(now, seconds)
 
     def committed_by(self, commit_id: str, who: str) -> None:
         """Who sent a commit first; forgotten after some thousands more."""

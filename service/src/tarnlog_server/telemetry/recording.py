@@ -9,7 +9,7 @@ from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 
 
 class RecordingTelemetry(PrometheusTelemetry):
-    """Counts everything, and notes by table what a dashboard shows. A note costs about a microsecond."""
+    """Counts everything, and notes by table what a dashboard shows. A note is a few additions."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         super().__init__()
