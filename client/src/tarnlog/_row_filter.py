@@ -92,9 +92,9 @@ def _compared(column: Any, op: str, value: Scalar) -> Any:
     if pa.types.is_floating(kind):
         return _compared_reals(column.cast(pa.float64()), op, float(value))
     if pa.types.is_decimal(kind):
-        if isinstance(value, float):
-            return _compared_reals(column.cast(pa.float64()), op, value)
-        return _compared_exactly(column, op, Decimal(value), kind.scale, _decimal_scalar(kind))
+        # A double is meant as it is written: 0.35 equals the decimal 0.35, which no double is.
+        number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        return _compared_exactly(column, op, number, kind.scale, _decimal_scalar(kind))
     if pa.types.is_string(kind):
         return _ARROW_OPS[op](column, pa.scalar(str(value), kind))
     return _compared_exactly(_as_whole(column), op, _counted(kind, value), 0, _int64_scalar)
