@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tarnlog_server.settings import Settings
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.xdist_group("repo")
@@ -220,14 +222,38 @@ def test_ci_runs_dev_test_and_passes_its_exit_code(bare_clone: Path) -> None:
 def test_compose_demo_key_is_the_one_in_its_comment() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     services = yaml.safe_load(text)["services"]
-    assert {"service", "s3", "postgres", "prometheus"} <= services.keys()
-    (key,) = json.loads(services["service"]["environment"]["TARNLOG_API_KEYS"])
+    assert {"replica-1", "replica-2", "proxy", "s3", "postgres", "prometheus"} <= services.keys()
+    (key,) = json.loads(services["replica-1"]["environment"]["TARNLOG_API_KEYS"])
     shown = re.search(r"Bearer (\w+)\.([\w-]+)", text)
     assert shown is not None
     assert key["id"] == shown[1]
     assert key["sha256"] == hashlib.sha256(shown[2].encode()).hexdigest()
     scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["scrape_configs"][0]
     assert scrape["authorization"]["credentials"] == f"{shown[1]}.{shown[2]}"
+
+
+def test_compose_replicas_share_everything_but_their_address() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    replicas = {name: dict(one["environment"]) for name, one in services.items() if name.startswith("replica-")}
+    assert len(replicas) == 2
+    for name, environment in replicas.items():
+        assert environment.pop("TARNLOG_ADVERTISED_URL") == f"http://{name}:8420"
+        assert environment["TARNLOG_DATABASE_URL"].startswith("postgresql")
+        assert environment["AWS_ACCESS_KEY_ID"]
+        known = {f"TARNLOG_{setting.upper()}" for setting in Settings.model_fields}
+        assert {key for key in environment if key.startswith("TARNLOG_")} <= known
+    first, second = replicas.values()
+    assert first == second
+    addresses = sorted(f"{name}:8420" for name in replicas)
+    scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["scrape_configs"][0]
+    assert sorted(scrape["static_configs"][0]["targets"]) == addresses
+    proxy = (ROOT / "deploy/nginx.conf").read_text()
+    assert sorted(re.findall(r"^ +server (\S+) ", proxy, re.MULTILINE)) == addresses
+    assert proxy.count("{") == proxy.count("}")
+    assert services["proxy"]["volumes"] == ["./deploy/nginx.conf:/etc/nginx/conf.d/default.conf:ro"]
+    published = {port.rsplit(":", 1)[1] for port in services["proxy"]["ports"]}
+    assert all("ports" not in services[name] for name in replicas), "only the proxy is reached from outside"
+    assert f"listen {published.pop()};" in proxy
 
 
 def test_compose_opens_no_port_to_the_network() -> None:
