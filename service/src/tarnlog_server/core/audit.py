@@ -88,8 +88,8 @@ def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
         found.append("its txns differ")
     if dict(replayed.skips) != dict(stored.skips):
         found.append("its skips differ")
-    for key, (_, version) in stored.tombstones.items():
-        known = replayed.tombstones.get(key)
+    for key, (_, version) in stored.tombstones.known.items():
+        known = replayed.tombstones.known.get(key)
         if known is None or known[1] != version:
             found.append(f"it remembers a removal of {key!r} that never was")
             break

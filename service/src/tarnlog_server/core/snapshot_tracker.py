@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, CommitIds
+from tarnlog_server.core.file_log import Segment
 from tarnlog_server.core.replay import Snapshot, append
 from tarnlog_server.core.table_settings import setting
 from tarnlog_server.core.tombstones import Tombstones
@@ -195,7 +196,7 @@ class SnapshotTracker:
         since = snapshot.timestamp - int(setting(configuration, "deletedFileRetention.duration"))
         expired = [
             key
-            for key, (remove, _) in snapshot.tombstones.items()
+            for key, (remove, _) in snapshot.tombstones.known.items()
             if remove.deletion_timestamp is not None and remove.deletion_timestamp <= since
         ]
         if not expired:
@@ -204,6 +205,28 @@ class SnapshotTracker:
         for key in expired:
             del tombstones[key]
         return dataclasses.replace(snapshot, tombstones=Tombstones(tombstones.finish()))
+
+    def reseat(self, packed: Snapshot, segment: Segment) -> None:
+        """Go on with the files of a former head in one segment, which takes a fraction of the memory.
+
+        Older snapshots go on likewise where nothing was removed since; the others must be rebuilt when asked for.
+        """
+        old = self.head.files
+        if packed.files is not old:
+            return
+        files = old.resealed(segment, packed.version, packed.length)
+        last_removal = max((gone for gone in old.removals() if gone <= packed.version), default=-1)
+        dead = old.gone(packed.version)
+
+        def moved(snapshot: Snapshot) -> Snapshot:
+            before = min(snapshot.length, packed.length)
+            length = before - bisect_left(dead, before) + snapshot.length - before
+            return dataclasses.replace(snapshot, files=files, length=length)
+
+        kept = [(one, removed) for one, removed in self._snapshots if one.files is old and one.version >= last_removal]
+        self._snapshots = deque((moved(one), removed) for one, removed in kept)
+        self._removed = sum(removed for _, removed in kept[1:])
+        self.head = moved(self.head)
 
     def _without_dead_rows(self, snapshot: Snapshot) -> Snapshot:
         """Give dead rows back once they outnumber the live ones: amortised O(1) a removal."""

@@ -16,7 +16,10 @@ Removed = tuple[Remove, int]
 
 
 class Tombstones(Mapping[str, Removed]):
-    """A mapping over `known`, a persistent map: given, or what `make` gives when it is first needed."""
+    """A mapping over `known`, a persistent map: given, or what `make` gives when it is first needed.
+
+    Whoever goes through all of them takes `known` itself: here each one costs a look-up in Python.
+    """
 
     __slots__ = ("_known", "_make")
 

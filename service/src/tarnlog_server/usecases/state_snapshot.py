@@ -82,7 +82,7 @@ def facts_of(
 ) -> StateFacts:
     """Everything of a snapshot but its files. A remove is kept while vacuum must still see it."""
     removes = []
-    for _, (remove, version) in sorted(snapshot.tombstones.items()):
+    for _, (remove, version) in sorted(snapshot.tombstones.known.items()):
         deleted = remove.deletion_timestamp if remove.deletion_timestamp is not None else snapshot.timestamp
         if deleted > unexpired_since_ms:
             removes.append(StateRemove(remove.path, version, deleted, remove))

@@ -154,7 +154,7 @@ class VacuumRun:
         await self._check_alone()
         if self._known_to is None:
             # What is removed later than this is live here, so it is among the files that are read.
-            removes = [remove for remove, _ in head.tombstones.values()]
+            removes = [remove for remove, _ in head.tombstones.known.values()]
             self._references.add_removed(removes, self._now_ms - self._retention_ms)
             self._known_to = await self._read_base()
         await self._read_versions(self._known_to + 1, head.version)
