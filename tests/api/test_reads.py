@@ -139,9 +139,11 @@ async def test_skips_are_strict(api: Api, table: str, change: dict[str, Any], po
 async def test_caches(api: Api, table: str, filled: object) -> None:
     await api.get(f"{table}/snapshot")
     stats = (await api.get("/v1/cache")).json()
-    assert set(stats) == {"protocol", "metadata", "versions", "files", "versionsList"}
+    assert set(stats) == {"protocol", "metadata", "versions", "files", "versionsList", "tables"}
     assert {"hits", "misses", "hitRate", "size", "maxSize", "ttlSeconds"} == set(stats["protocol"])
     assert stats["protocol"]["size"] >= 1
+    assert 0 < stats["tables"]["bytes"] < stats["tables"]["maxBytes"]
+    assert (stats["tables"]["size"], stats["tables"]["evictions"]) == (1, 0)
     other = await api.post("/v1/cache/invalidate", json={"table": "db.none"})
     assert (other.status_code, slug(other)) == (404, "table-not-found")
     one = await api.post("/v1/cache/invalidate", json={"table": "db.t"})

@@ -57,7 +57,7 @@ class Table(NamedTuple):
 @st.composite
 def tables(draw: st.DrawFn, *, honest: bool) -> Table:
     columns = {"p": draw(st.sampled_from(KINDS)), "c": draw(st.sampled_from(KINDS)), "d": draw(st.sampled_from(KINDS))}
-    truncation = draw(st.sampled_from([3, 32]))
+    truncation = draw(st.sampled_from([3, 32, 40]))
     files, rows = [], []
     probes: dict[str, list[Any]] = {name: [draw(VALUES[kind])] for name, kind in columns.items()}
     for number in range(draw(st.integers(1, 9))):

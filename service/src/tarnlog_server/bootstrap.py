@@ -23,6 +23,7 @@ from tarnlog_server.api.app import ApiSettings, Application, create_app
 from tarnlog_server.api.auth import ApiKey
 from tarnlog_server.api.bodies import BodyLimits
 from tarnlog_server.api.readiness import Readiness
+from tarnlog_server.jobs.keep_packed import keep_packed
 from tarnlog_server.jobs.keep_states import keep_states
 from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
 from tarnlog_server.jobs.supervised import cancelled, supervised
@@ -92,6 +93,7 @@ class Service:
         jobs = self.replicas.jobs()
         if self.coordinator.ingest is not None:
             jobs["index"] = self.coordinator.ingest.run
+        jobs["packing"] = lambda: keep_packed(self.coordinator)
         if self.settings.background_states:
             jobs["states"] = lambda: keep_states(self.coordinator)
         return [asyncio.create_task(supervised(name, job, self.world), name=name) for name, job in jobs.items()]
@@ -117,6 +119,7 @@ class Service:
             cache_ttl_seconds=settings.cache_ttl_seconds,
             cache_max_versions=settings.cache_max_versions,
             max_open_tables=settings.max_open_tables,
+            memory_bytes=settings.memory_bytes,
             operation_wait_seconds=settings.operation_wait_seconds,
             columns=column_reader(),
             lanes=LaneSizes(

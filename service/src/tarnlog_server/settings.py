@@ -75,6 +75,7 @@ class Settings(BaseSettings):
     reading_places: Annotated[int, Field(ge=1, le=10_000)] = 64
     checkpointing_places: Annotated[int, Field(ge=1, le=10_000)] = 8
     max_open_tables: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    memory_bytes: Annotated[int, Field(ge=MIB, le=2**50)] = 2048 * MIB
     shutdown_grace_seconds: Seconds = 10.0
     test_store_delay_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     hedge: Literal["auto", "on", "off"] = "auto"

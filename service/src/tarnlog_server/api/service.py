@@ -97,7 +97,7 @@ class ServiceRoutes:
 
     async def caches(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        return json_answer(self._coordinator.caches.stats())
+        return json_answer(self._coordinator.cache_stats())
 
     async def invalidate(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
@@ -159,7 +159,8 @@ class ServiceRoutes:
                 endpoint=self.caches,
                 tag=_TAG,
                 summary="How the caches do",
-                description="Hit rates since the start, by cache.",
+                description="Hit rates since the start, by cache. `tables` are the open tables: what they take of "
+                "the memory that they may take, and how many were closed to make room.",
                 results={200: Result("Statistics by cache", dict[str, CacheStats], CACHE)},
             ),
             Operation(

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tarnlog_server.codec import file_entry
+from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.table_state import StateFile
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -44,6 +45,8 @@ ENTRY_FIELDS: dict[str, pa.DataType] = {
     "extra": pa.string(),
 }
 """The columns of entries, as an Arrow reader of `file_entry.SCHEMA` types them."""
+_FALSE = {"hasFooterOffsets": False}
+"""What that schema puts where an action says nothing."""
 
 
 def entry_batch(files: Sequence[StateFile]) -> pa.RecordBatch:
@@ -51,11 +54,18 @@ def entry_batch(files: Sequence[StateFile]) -> pa.RecordBatch:
 
     pyarrow refuses text that is not Unicode with a UnicodeEncodeError. Costs a few microseconds a file.
     """
-    records = [file_entry.to_record(file) for file in files]
+    records = [_FALSE | file_entry.to_record(file) for file in files]
     present = {name for record in records for name, value in record.items() if value is not None}
     fields = [(name, kind) for name, kind in ENTRY_FIELDS.items() if name in present]
     columns = [column_of([record.get(name) for record in records], kind) for name, kind in fields]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def batch_of(entries: PackedEntries) -> pa.RecordBatch:
+    """Packed entries as one batch, whole: what packing it again gives the same of."""
+    columns = {name: entries.column(name, kind) for name, kind in ENTRY_FIELDS.items() if name in entries.names}
+    columns |= {"addedAtVersion": entries.versions, "addedAtTimestamp": entries.times}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def column_of(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -60,18 +60,20 @@ class PackedEntries:
                 self._columns[name] = column if name == "path" else _few_texts(column)
 
     @classmethod
-    def merged(cls, parts: Sequence[PackedEntries]) -> list[PackedEntries]:
-        """The same entries in few large parts, which are read faster than many small ones. The given ones are used up:
-        both together would be twice the memory."""
+    def merged(cls, parts: Sequence[PackedEntries], *, use_up: bool = False) -> list[PackedEntries]:
+        """The same entries in few large parts, which are read faster than many small ones.
+
+        With `use_up` the given ones are emptied on the way: both together would be twice the memory.
+        """
         found: list[PackedEntries] = []
         waiting: list[PackedEntries] = []
         for part in filter(len, parts):
             rows, size = sum(map(len, waiting)) + len(part), sum(one.nbytes for one in waiting) + part.nbytes
             if waiting and (rows > MOST_ROWS or size > _MOST_BYTES):
-                found.append(_joined(waiting))
+                found.append(_joined(waiting, use_up))
                 waiting = []
             waiting.append(part)
-        return [*found, _joined(waiting)] if waiting else found
+        return [*found, _joined(waiting, use_up)] if waiting else found
 
     def __len__(self) -> int:
         return self._rows
@@ -172,7 +174,7 @@ class PackedEntries:
         return _as(self._columns[name], kind)
 
 
-def _joined(parts: list[PackedEntries]) -> PackedEntries:
+def _joined(parts: list[PackedEntries], use_up: bool) -> PackedEntries:
     if len(parts) == 1:
         return parts[0]
     found = object.__new__(PackedEntries)
@@ -193,7 +195,7 @@ def _joined(parts: list[PackedEntries]) -> PackedEntries:
             kind = next(kind for part in parts if (kind := part._type(name)) is not None)
             column = pa.concat_arrays([part.column(name, kind) for part in parts])
             found._columns[name] = column if name == "path" else _few_texts(column)
-        for part in parts:
+        for part in parts if use_up else ():
             part._drop(name)
     return found
 

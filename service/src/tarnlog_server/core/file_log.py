@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 from typing import Protocol
@@ -19,6 +19,9 @@ from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
 
 _PATH = attrgetter("path")
+BYTES_A_ROW = 1400
+"""What an action takes that is not packed, its values, its key and its places in lists included: measured."""
+BYTES_A_REMOVAL = 100
 
 
 class Segment(Protocol):
@@ -56,6 +59,11 @@ class Segment(Protocol):
 
     def without(self, dead: Collection[int]) -> Segment:
         """A segment of the other rows, in the same order."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
         ...
 
 
@@ -212,6 +220,35 @@ class FileLog:
             fresh._added_time.append(self._added_time[row - self._base])
         return fresh
 
+    def resealed(self, segment: Segment, version: int, length: int) -> FileLog:
+        """A log that begins with `segment`, which holds exactly what the view of `length` rows at `version` shows.
+
+        What was added and removed since is carried over; views of this one stay valid. Costs what happened since, plus
+        a search in the segment for each of its files that is gone.
+        """
+        fresh = FileLog(segment)
+        since = slice(length - self._base, None)
+        fresh._rows = self._rows[since]
+        fresh._added_at, fresh._added_time = self._added_at[since], self._added_time[since]
+        shift = fresh._base - length
+        fresh._live = {key: row + shift for key, row in self._live.items() if row >= length}
+        for row, gone in self._removed_at.items():
+            if row >= length:
+                fresh._removed_at[row + shift] = gone
+            elif gone > version:
+                found = segment.find(path_key(self.file(row).path))
+                if found is None:
+                    raise ValueError(f"the segment lacks {self.file(row).path!r}")
+                fresh._removed_at[found] = gone
+        fresh._live_count = self._live_count
+        return fresh
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        packed = 0 if self._segment is None else self._segment.nbytes
+        return packed + len(self._rows) * BYTES_A_ROW + len(self._removed_at) * BYTES_A_REMOVAL
+
     def _live_row(self, key: str) -> int | None:
         row = self._live.get(key)
         if row is None and self._segment is not None:
@@ -236,6 +273,10 @@ class FileLog:
             rows = sorted(row for row, at in list(self._removed_at.items()) if at <= version)
             self._gone = known = (version, len(self._removed_at), rows)
         return known[2]
+
+    def removals(self) -> Iterable[int]:
+        """The versions at which rows were removed."""
+        return self._removed_at.values()
 
     @property
     def base(self) -> int:

@@ -60,6 +60,12 @@ class Telemetry:
     def table_opened(self, source: str, seconds: float) -> None:
         """A table was opened from a state of this format, or by `replay`."""
 
+    def table_evicted(self) -> None:
+        """An open table was closed to make room for others."""
+
+    def tables_held(self, count: int, size: int) -> None:
+        """So many tables are open, and take about `size` bytes of memory."""
+
     def plan_ended(self, source: str, seconds: float, ledger: Ledger) -> None:
         """A scan was planned from `memory` or from `storage`; how many files each step left."""
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import metadata
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tarnlog.protocol.plans import Ledger
@@ -59,6 +67,12 @@ class PrometheusTelemetry(Telemetry):
             ["source"],
             buckets=LONG_SECONDS,
             registry=registry,
+        )
+        self._evicted = Counter(
+            "tarnlog_tables_evicted", "Open tables that were closed to make room for others", registry=registry
+        )
+        self._held_bytes = Gauge(
+            "tarnlog_tables_memory_bytes", "Memory that open tables take, about", registry=registry
         )
         self._states = Counter(
             "tarnlog_states_written", "States written, and why", ["format", "reason"], registry=registry
@@ -227,6 +241,12 @@ class PrometheusTelemetry(Telemetry):
     def table_opened(self, source: str, seconds: float) -> None:
         self._opened.labels(source).inc()
         self._open_seconds.labels(source).observe(seconds)
+
+    def table_evicted(self) -> None:
+        self._evicted.inc()
+
+    def tables_held(self, count: int, size: int) -> None:
+        self._held_bytes.set(size)
 
     def plan_ended(self, source: str, seconds: float, ledger: Ledger) -> None:
         self._plan_seconds.labels(source).observe(seconds)

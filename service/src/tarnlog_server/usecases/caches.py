@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from cachetools import TLRUCache
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tarnlog.protocol.actions import MetaData
 from tarnlog_server.core.replay import Snapshot
@@ -41,6 +41,11 @@ class CacheStats(Struct, frozen=True, rename="camel"):
     size: int
     max_size: int
     ttl_seconds: float
+    bytes: int | UnsetType = UNSET
+    """The memory it takes, where that is bounded."""
+    max_bytes: int | UnsetType = UNSET
+    evictions: int | UnsetType = UNSET
+    """How many entries made room for others."""
 
 
 class TableLimits(Struct, frozen=True):

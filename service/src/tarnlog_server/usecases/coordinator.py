@@ -6,7 +6,7 @@ from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.index import Index
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
-from tarnlog_server.usecases.caches import Caches
+from tarnlog_server.usecases.caches import Caches, CacheStats
 from tarnlog_server.usecases.catalog import Catalog
 from tarnlog_server.usecases.checkpoints import Checkpoints
 from tarnlog_server.usecases.cleanup import Cleanup
@@ -30,6 +30,7 @@ from tarnlog_server.usecases.roots import Roots
 from tarnlog_server.usecases.sessions import Sessions
 from tarnlog_server.usecases.skips import Skips
 from tarnlog_server.usecases.snapshots import Snapshots
+from tarnlog_server.usecases.table_memory import GIB, TableMemory
 from tarnlog_server.usecases.tables import Tables
 from tarnlog_server.usecases.vacuum import Vacuum
 from tarnlog_server.usecases.verify import Verify
@@ -48,6 +49,7 @@ class Coordinator:
         cache_ttl_seconds: float = 300,
         cache_max_versions: int = 1000,
         max_open_tables: int = 1000,
+        memory_bytes: int = 2 * GIB,
         columns: ColumnReader | None = None,
         operation_wait_seconds: float = WAIT_SECONDS,
         lanes: LaneSizes | None = None,
@@ -71,7 +73,7 @@ class Coordinator:
             world,
             telemetry,
             settings or CommitterSettings(),
-            max_open=max_open_tables,
+            memory=TableMemory(telemetry, max_tables=max_open_tables, max_bytes=memory_bytes),
             columns=columns,
             lanes=Lanes(lanes),
             changed=None if self.ingest is None else self.ingest.changed,
@@ -93,6 +95,10 @@ class Coordinator:
         self.repairing = Repair(self.open_tables, self.verifying, self.checkpoints)
         self.rebuilding = Rebuild(self.open_tables, self.ingest)
         self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
+
+    def cache_stats(self) -> dict[str, CacheStats]:
+        """How every cache does, open tables among them."""
+        return {**self.caches.stats(), "tables": self.open_tables.memory.stats(self.open_tables.opened())}
 
     async def close(self, grace_seconds: float = 10.0) -> None:
         """Answer everyone who waits, then close the stores."""

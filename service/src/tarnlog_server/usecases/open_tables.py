@@ -18,6 +18,7 @@ from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.roots import Roots
 from tarnlog_server.usecases.table_log import TableLog
+from tarnlog_server.usecases.table_memory import BYTES_A_TABLE, TableMemory
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -28,6 +29,16 @@ class OpenTable:
     committer: Committer
     named: Named
     last_used: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        return BYTES_A_TABLE + (self.live.head.files.nbytes if self.live.opened else 0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no commit waits for it."""
+        return self.committer.idle
 
 
 class OpenTables:
@@ -41,7 +52,7 @@ class OpenTables:
         telemetry: Telemetry,
         settings: CommitterSettings,
         *,
-        max_open: int = 1000,
+        memory: TableMemory | None = None,
         columns: ColumnReader | None = None,
         lanes: Lanes | None = None,
         changed: Callable[[LiveTable], None] | None = None,
@@ -52,7 +63,7 @@ class OpenTables:
         self.telemetry = telemetry
         self.settings = settings
         self.lanes = lanes or Lanes()
-        self.max_open = max_open
+        self.memory = memory or TableMemory(telemetry)
         self._columns = columns
         self._changed = changed
         self._open: dict[str, OpenTable] = {}
@@ -87,6 +98,7 @@ class OpenTables:
         """The table of a catalog entry, whether or not its log says it was dropped. Callers share the opening."""
         place = named.entry.location
         table = self._open.get(place)
+        self.memory.looked_up(hit=table is not None)
         if table is None or (table.live.name, table.live.read_only) != (named.name, named.entry.read_only):
             task = self._opening.get(place)
             if task is None:
@@ -158,15 +170,24 @@ class OpenTables:
         self._open[named.entry.location] = table
         if replaced is not None:
             await replaced.committer.close(1.0)
-        await self._evict()
+        await self.make_room()
         return table
 
-    async def _evict(self) -> None:
-        """Keep memory bounded: the table that was not used for longest goes, unless commits wait for it."""
-        while len(self._open) > self.max_open:
-            idle = [table for table in self._open.values() if table.committer.idle]
-            if not idle:
-                return
-            oldest = min(idle, key=lambda table: table.last_used)
-            del self._open[oldest.named.entry.location]
-            await oldest.committer.close(0)
+    @property
+    def max_open(self) -> int:
+        """How many tables may be open at the same time."""
+        return self.memory.max_tables
+
+    @max_open.setter
+    def max_open(self, count: int) -> None:
+        self.memory.max_tables = count
+
+    async def make_room(self) -> None:
+        """Keep memory bounded: tables that were not used for longest go, unless commits wait for them.
+
+        Costs a glance at every open table.
+        """
+        for table in self.memory.victims(self.opened()):
+            if self._open.get(table.named.entry.location) is table:
+                del self._open[table.named.entry.location]
+                await table.committer.close(0)

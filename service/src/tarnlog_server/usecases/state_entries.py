@@ -107,7 +107,7 @@ class StateEntries:
 def _segment(
     chunks: list[PackedEntries], hidden: Mapping[str, int | None], partition_columns: Sequence[str]
 ) -> FileColumns:
-    files = FileColumns.live(PackedEntries.merged(chunks), hidden, partition_columns)
+    files = FileColumns.live(PackedEntries.merged(chunks, use_up=True), hidden, partition_columns)
     # Arrow keeps what it used on the way for the next time, which is the next restart.
     pa.default_memory_pool().release_unused()
     return files

@@ -1,0 +1,33 @@
+"""Keeps open tables small in memory: packs what commits brought, and closes tables that have no room."""
+
+from __future__ import annotations
+
+import structlog
+
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.packing import Unpackable, is_due, pack
+
+LOOK_SECONDS = 2.0
+_log = structlog.get_logger("tarnlog.jobs")
+
+
+async def keep_packed(coordinator: Coordinator) -> None:
+    """Run until cancelled: one table at a time. Each look costs a glance at every open table."""
+    refused: set[str] = set()
+    while True:
+        await coordinator.world.sleep(LOOK_SECONDS)
+        for table in coordinator.open_tables.opened():
+            live = table.live
+            if not live.opened or live.location in refused or not is_due(live.head.files):
+                continue
+            try:
+                packed = await pack(live)
+            except Unpackable as reason:
+                refused.add(live.location)
+                _log.warning("files stay unpacked", table=str(live.name), reason=str(reason))
+            except ProblemError as problem:
+                _log.warning("files stay unpacked for now", table=str(live.name), reason=problem.detail)
+            else:
+                _log.info("files packed", table=str(live.name), files=packed)
+        await coordinator.open_tables.make_room()
