@@ -56,7 +56,12 @@ class Log:
 
 def objects_in_folder(warehouse: Path) -> Objects:
     """Every file of a local warehouse, by its key. Read it while nobody writes."""
-    return {str(path.relative_to(warehouse)): path.read_bytes() for path in warehouse.rglob("*") if path.is_file()}
+    own = warehouse / ".tarnlog"  # the index, which is no part of the data and may be written at any time
+    return {
+        str(path.relative_to(warehouse)): path.read_bytes()
+        for path in warehouse.rglob("*")
+        if own not in path.parents and path.is_file()
+    }
 
 
 def objects_in_bucket(server: S3Server, bucket: str, prefix: str = "") -> Objects:

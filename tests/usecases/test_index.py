@@ -394,6 +394,19 @@ async def test_rebuild_reads_everything_there_is(place: Place) -> None:
     assert (place.rows.first, place.rows.last) == (0, 41)
 
 
+async def test_a_rebuild_after_something_was_wrong_stays(place: Place) -> None:
+    replica = place.replica()
+    await filled(replica, 10)
+    LIES["other commits"](place.rows)
+    assert await history(replica) == await history(place.plain())
+    assert place.heard.wrong == 1
+    await replica.rebuilding.rebuild(ORDERS)
+    await flush(replica)
+    assert (place.rows.first, place.rows.last) == (0, 10)
+    assert place.sound()
+    assert place.heard.wrong == 1
+
+
 async def test_rebuild_says_when_there_is_no_index(place: Place) -> None:
     plain = place.plain()
     await create(plain)

@@ -54,6 +54,7 @@ class Ingest:
         guard.on_failure = self._wake.set
         self._attached: WeakKeyDictionary[LiveTable, IndexedTable] = WeakKeyDictionary()
         self._held: set[str] = set()
+        self._putting = asyncio.Lock()
         self._wrong: set[str] = set()
 
     def changed(self, live: LiveTable) -> None:
@@ -73,9 +74,11 @@ class Ingest:
         self._wrong.add(live.location)
         self.changed(live)
 
-    def hold(self, location: str) -> None:
-        """Leave a table to somebody else, until `release`."""
-        self._held.add(location)
+    async def hold(self, live: LiveTable) -> None:
+        """Leave a table to the caller, until `release`. Waits for what is being put at the moment."""
+        self._held.add(live.location)
+        async with self._putting:
+            return
 
     def release(self, live: LiveTable) -> None:
         """Go on with a table; it is attached anew."""
@@ -118,7 +121,9 @@ class Ingest:
             while now:
                 location, live = now.popitem()
                 try:
-                    if await self._put_some(live):
+                    async with self._putting:
+                        more = await self._put_some(live)
+                    if more:
                         self._changed.setdefault(location, live)
                 except IndexUnavailable:
                     self._changed = {location: live, **now, **self._changed}
@@ -143,23 +148,23 @@ class Ingest:
             self.distrust(live, str(error))
         except (CorruptObject, ObjectMissing) as error:
             _log.warning("table %s: a version for the index cannot be read: %s", live.name, error)
-            await self._forget(live)
+            await self.forget(live)
             return False
         except NotIndexed:
-            await self._forget(live)
+            await self.forget(live)
             return False
         return True
 
     async def _next_batch(self, live: LiveTable) -> bool:
         if live.head.dropped or live.location in self._wrong:
-            await self._forget(live)
+            await self.forget(live)
             return not live.head.dropped
         known = self._attached.get(live) or await self._attach(live)
         run = None if known is None or known.last < known.first else (known.first, known.last)
         memory = (live.tracker.first_step, live.head.version)
         wanted = next_put(run, memory, self.oldest(live), BATCH_VERSIONS)
         if isinstance(wanted, StartOver):
-            await self._forget(live)
+            await self.forget(live)
             return True
         changes = [] if wanted is None else await self._changes(live, wanted)
         if wanted is not None or known is None or known.facts.version < live.head.version:
@@ -191,7 +196,7 @@ class Ingest:
         else:
             self._attached[live] = table
             return table
-        await self._forget(live)
+        await self.forget(live)
         return None
 
     async def _same(self, live: LiveTable, version: int) -> bool:
@@ -200,7 +205,8 @@ class Ingest:
         rows = await self.guard.write("history", lambda index: index.history(live.location, version, version))
         return rows == [change_of(live.location, record).row]
 
-    async def _forget(self, live: LiveTable) -> None:
+    async def forget(self, live: LiveTable) -> None:
+        """Forget what the index holds of a table, and with it what was wrong. Raises IndexUnavailable."""
         await self.guard.write("forget", lambda index: index.forget(live.location))
         self._attached.pop(live, None)
         self._wrong.discard(live.location)

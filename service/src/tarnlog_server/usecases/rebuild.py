@@ -53,7 +53,7 @@ class Rebuild:
         live = table.live
         with live.translated(close=False):
             await live.look_at_floor()
-        self._ingest.hold(live.location)
+        await self._ingest.hold(live)
         try:
             made = await self._made(self._ingest, live, progress)
         except IndexUnavailable as error:
@@ -76,7 +76,7 @@ class Rebuild:
     async def _from_scratch(self, ingest: Ingest, live: LiveTable, progress: Progress) -> IndexedTable:
         """Newest versions first: those that other replicas add meanwhile follow on them without a gap."""
         location, guard = live.location, ingest.guard
-        await guard.write("forget", lambda index: index.forget(location))
+        await ingest.forget(live)
         oldest = ingest.oldest(live) if live.tracker.is_ours else live.head.version + 1
         facts, end = facts_of(live), live.head.version
         total = end + 1 - oldest
