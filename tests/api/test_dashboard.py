@@ -62,6 +62,7 @@ async def test_the_overview_tells_what_each_table_does(api: Api) -> None:
     assert "Commits: 3 in the last 10 min" in " ".join(shown.pictures)
     assert "committed 3" in shown.text
     assert "versionsList" in shown.text
+    assert re.search(r"tables \d+ 2 [\d.]+ % [\d.]+ KiB of 2.0 GiB", shown.text), "what open tables take"
     assert "when this process started" in shown.text
 
 
@@ -251,7 +252,7 @@ async def test_a_fault_of_ours_is_a_page(api: Api, table: str, monkeypatch: pyte
     def fail(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(api.coordinator.caches, "stats", fail)
+    monkeypatch.setattr(api.coordinator, "cache_stats", fail)
     assert "its log says more under request id" in (await page(api, "/", 500)).text
 
 
@@ -340,6 +341,12 @@ async def test_a_view_opens_a_few_tables_and_pushes_none_out(monkeypatch: pytest
         for _ in range(4):
             await page(reader, "/")
         assert len(tables.opened()) == 5
+        tables.max_open, tables.memory.max_bytes = 100, 2 * sum(table.nbytes for table in tables.opened()) - 1
+        await page(reader, "/")
+        assert len(tables.opened()) == 5
+        tables.memory.max_bytes *= 4
+        await page(reader, "/")
+        assert len(tables.opened()) == 8
 
 
 async def test_what_the_index_knows_is_shown_without_opening_anything() -> None:

@@ -1,7 +1,7 @@
 """Tables that a page shows and nobody has open: what the index says of them, else a few are opened.
 
 With an index, a page costs one small query for each closed table on it. Without one, or where it does not know a table,
-a view opens a few, and only while there is room: looking on pushes nobody out of memory.
+a view opens a few, and only while half of the memory for tables is free: looking on should push nobody out of it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ class ClosedTables:
 
     async def found(self, page: Sequence[Named]) -> dict[str, TableFacts]:
         """What the index knows of the closed ones of a page. Some of the others are opened meanwhile."""
-        opened = {table.live.name for table in self._coordinator.open_tables.opened()}
+        tables = self._coordinator.open_tables.opened()
+        opened = {table.live.name for table in tables}
         closed = [named for named in page if named.name not in opened]
         facts = await asyncio.gather(*(self._indexed(named) for named in closed))
         known = {str(named.name): one for named, one in zip(closed, facts, strict=True) if one is not None}
-        room = self._coordinator.open_tables.max_open - len(opened)
+        memory = self._coordinator.open_tables.memory
+        room = memory.max_tables - len(tables)
+        if 2 * sum(table.nbytes for table in tables) > memory.max_bytes:
+            room = 0
         await self._open_some([named for named in closed if str(named.name) not in known], room)
         return known
 

@@ -122,7 +122,7 @@ class Overview:
             leases=self._replicas.leases(),
             index=NO_INDEX if self._coordinator.ingest is None else self._coordinator.ingest.status(),
             started_ms=self._started_ms,
-            caches=self._coordinator.caches.stats(),
+            caches=self._coordinator.cache_stats(),
         )
 
     async def tables(self, caller: Caller, find: str, after: str | None) -> TableList:
