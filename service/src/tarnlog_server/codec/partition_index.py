@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+MANY = 10
+"""More than this part of the rows is many."""
+
 
 class PartitionIndex:
     """Immutable; 8 bytes a row, and the values."""
@@ -39,15 +42,22 @@ class PartitionIndex:
         if len(wanted) == len(self._values):
             return among
         if among is not None:
-            flags = [False] * len(self._values)
-            for code in wanted:
-                flags[code] = True
-            return among.filter(pa.array(flags, pa.bool_()).take(self._codes.take(among)))
+            return among.filter(self._flags(wanted).take(self._codes.take(among)))
+        if sum(self._starts[code + 1] - self._starts[code] for code in wanted) * MANY > len(self._codes):
+            # Looking at every row is cheaper than sorting that many.
+            return pc.indices_nonzero(self._flags(wanted).take(self._codes)).cast(pa.uint32())
         parts = [self._rows.slice(self._starts[code], self._starts[code + 1] - self._starts[code]) for code in wanted]
         if len(parts) < 2:
             return parts[0] if parts else self._rows.slice(0, 0)
         found = pa.concat_arrays(parts)
         return found.take(pc.sort_indices(found))
+
+    def _flags(self, wanted: list[int]) -> pa.Array:
+        """Whether each code is wanted."""
+        flags = bytearray(len(self._values))
+        for code in wanted:
+            flags[code] = 1
+        return pa.array(flags, pa.uint8()).cast(pa.bool_())
 
 
 def _numbers(column: pa.Array) -> array[int]:
