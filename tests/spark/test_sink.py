@@ -1,0 +1,166 @@
+"""The driver's half of a write through the format, on the service in memory: what is committed, what is deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tarnlog import Add, Client, Committed, CommitUnknown, InvalidRequest, Plan, Remove, Txn, Unknown
+from tarnlog.protocol.schema import parse_schema
+from tarnlog.testing import FakeTarnlog
+from tarnlog_server.codec.sql_filter import parse_sql_filter
+from tarnlog_spark import _sink
+from tarnlog_spark._errors import ConflictError, ConstraintError, SchemaMismatch
+from tarnlog_spark._format_writers import query_id
+from tarnlog_spark._options import Place
+from tarnlog_spark._sink import Prepared, Wish, finish, is_done, prepare
+from tarnlog_spark._writing import write_batches
+
+ROWS = StructType([StructField("id", LongType()), StructField("day", StringType())])
+
+
+class Understanding(FakeTarnlog):
+    """The fake with the service's reading of SQL predicates, which it leaves alone otherwise."""
+
+    def plan(self, table: str, filter: Any = None, **at: Any) -> Plan:  # noqa: A002 (the API's word)
+        tree = parse_sql_filter(filter, parse_schema(ROWS.jsonValue())) if isinstance(filter, str) else filter
+        return super().plan(table, tree, **at)
+
+
+class Sink:
+    """One table of the fake, whose files are in a folder."""
+
+    def __init__(self, folder: Path, partition_by: tuple[str, ...] = ("day",)) -> None:
+        self.fake = Understanding()
+        self.client = cast(Client, self.fake)
+        self.folder = folder
+        self.fake.create_table("a.t", ROWS.jsonValue(), partition_by=partition_by, location=folder.as_uri())
+
+    def prepare(self, schema: StructType = ROWS, **wish: Any) -> Prepared:
+        return prepare(self.client, Wish(place=Place(table="a.t"), **wish), schema)
+
+    def files(self, prepared: Prepared, *rows: tuple[int, str | None]) -> list[Add]:
+        """What the tasks of a write send."""
+        columns = {"id": [row[0] for row in rows], "day": pa.array([row[1] for row in rows], pa.string())}
+        return list(write_batches(prepared.task, pa.table(columns).to_batches()))
+
+    def write(self, *rows: tuple[int, str | None], txn: Txn | None = None, **wish: Any) -> list[Add]:
+        prepared = self.prepare(**wish)
+        files = self.files(prepared, *rows)
+        finish(self.client, prepared, files, txn)
+        return files
+
+    @property
+    def live(self) -> set[str]:
+        return {file.path for file in self.fake.files("a.t")}
+
+    def on_disk(self, files: list[Add]) -> list[bool]:
+        return [(self.folder / file.path).exists() for file in files]
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Sink:
+    return Sink(tmp_path)
+
+
+def paths(*files: Add) -> set[str]:
+    return {file.path for file in files}
+
+
+def test_which_files_each_kind_of_overwrite_replaces(sink: Sink) -> None:
+    (a,), (b,), (none,) = sink.write((1, "a")), sink.write((2, "b")), sink.write((3, None))
+    (other,) = sink.write((4, None), overwrite=True, dynamic_partitions=True)
+    assert sink.live == paths(a, b, other)
+    (new,) = sink.write((5, "b"), overwrite=True, replace_where="day >= 'b'")
+    assert sink.live == paths(a, new, other)
+    sink.write(overwrite=True, replace_where="day IS NULL")
+    assert sink.live == paths(a, new)
+    (last,) = sink.write((6, "z"), overwrite=True)
+    assert sink.live == paths(last)
+    sink.write(overwrite=True)
+    assert sink.live == set()
+    version = sink.fake.get_table("a.t").version
+    sink.write()
+    assert sink.fake.get_table("a.t").version == version, "nothing to say is no commit"
+    assert none.path not in sink.live
+
+
+def test_rows_outside_of_replace_where_commit_nothing(sink: Sink) -> None:
+    (kept,) = sink.write((1, "a"))
+    prepared = sink.prepare(overwrite=True, replace_where="day = 'a'")
+    files = sink.files(prepared, (2, "a"), (3, "b"))
+    with pytest.raises(ConstraintError, match="do not match replaceWhere"):
+        finish(sink.client, prepared, files)
+    assert sink.live == paths(kept)
+    assert sink.on_disk(files) == [False, False]
+    with pytest.raises(InvalidRequest, match=r"partition columns \(day\), not on id"):
+        sink.prepare(overwrite=True, replace_where="id = 1")
+
+
+def test_an_answer_that_comes_late_is_waited_for(sink: Sink) -> None:
+    sink.fake.next_commit(Unknown)
+    (file,) = sink.write((1, "a"))
+    assert sink.live == paths(file)
+    assert sink.fake.get_table("a.t").version == 1
+
+
+def test_what_is_not_known_keeps_its_files(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Committed:
+        raise CommitUnknown(Unknown(commit_id="c", retry_after=1))
+
+    prepared = sink.prepare()
+    files = sink.files(prepared, (1, "a"))
+    monkeypatch.setattr(_sink, "commit_job", never)
+    with pytest.raises(CommitUnknown):
+        finish(sink.client, prepared, files)
+    assert sink.on_disk(files) == [True]
+
+
+def test_a_conflict_names_its_winner_and_takes_its_files_along(sink: Sink) -> None:
+    (old,) = sink.write((1, "a"))
+    prepared = sink.prepare(overwrite=True)
+    files = sink.files(prepared, (2, "a"))
+    sink.fake.commit("a.t", [Remove(path=old.path, data_change=True)], read_version=1, operation="RIVAL")
+    with pytest.raises(ConflictError, match="RIVAL"):
+        finish(sink.client, prepared, files)
+    assert sink.on_disk(files) == [False]
+
+
+def test_a_batch_that_comes_again_changes_nothing(sink: Sink) -> None:
+    (first,) = sink.write((1, "a"), txn=Txn(app_id="q", version=4))
+    assert is_done(sink.client, "a.t", ("q", 4))
+    assert not is_done(sink.client, "a.t", ("q", 5))
+    again = sink.write((1, "a"), txn=Txn(app_id="q", version=4))
+    assert sink.live == paths(first)
+    assert sink.on_disk([first, *again]) == [True, False]
+
+
+def test_schemas(sink: Sink) -> None:
+    wider = StructType([*ROWS.fields, StructField("x", StringType())])
+    with pytest.raises(SchemaMismatch, match="x: the table has no such column"):
+        sink.prepare(wider)
+    with pytest.raises(SchemaMismatch, match="day: the table is partitioned by it"):
+        sink.prepare(StructType([ROWS.fields[0]]), overwrite=True, overwrite_schema=True)
+    assert sink.prepare(StructType([ROWS.fields[0]])).meta_data is None, "what is absent is null"
+    changed = sink.prepare(wider, merge_schema=True).meta_data
+    assert changed is not None
+    assert '"x"' in changed.schema_string
+    with pytest.raises(InvalidRequest, match=r"is partitioned by \(day\)"):
+        sink.prepare(partition_by=("id",))
+
+
+def test_the_query_id_comes_from_the_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "check point"
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id":"0a1b"}')
+    for spelling in (str(folder), folder.as_uri(), f"file:{folder}"):
+        assert query_id(spelling, {}) == "0a1b"
+    for wrong in (str(tmp_path), "hdfs://name/place"):
+        with pytest.raises(InvalidRequest, match="txnAppId"):
+            query_id(wrong, {})
+    with pytest.raises(InvalidRequest, match="checkpointLocation"):
+        query_id(None, {})
