@@ -22,7 +22,7 @@ from tarnlog_server.codec.state_avro import encode_manifest
 from tarnlog_server.usecases.pruned_files import matching
 from tarnlog_server.usecases.state_read import Kind, StateRef
 
-WARM_OPENS = 5
+WARM_OPENS = 20
 DAY = {"op": "eq", "column": "day", "value": "2024-06-17"}
 
 
@@ -43,7 +43,7 @@ def _warm() -> None:
 
 
 async def _open_another(folder: Path) -> None:
-    """Take the way a few times that is measured then, each time with a replica of its own that is closed again."""
+    """Take the way that is measured then, each time with a replica of its own that is closed again."""
     for _ in range(WARM_OPENS):
         replica = service(folder)
         await replica.snapshots.snapshot(NAME, None, None, None)

@@ -51,10 +51,16 @@ class LocalDirs:
         """A descriptor of what lies at `key`, for reading. Raises OSError, KeyRefused.
 
         Where the system tells that it opened exactly that path, no link was on the way, and no folder is looked at.
+        What is missing is missing, wherever links lead.
         """
         path = self.path(key)
-        with contextlib.suppress(OSError):  # the other way tells why
+        try:
             fd = os.open(path, _READ)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            pass  # the other way tells why
+        else:
             if opened_path(fd) == path:
                 return fd
             os.close(fd)

@@ -6,17 +6,23 @@ backslashes and control characters, so such keys are refused everywhere instead 
 
 from __future__ import annotations
 
+import re
+
 from tarnlog_server.ports.object_store import KeyRefused
 
 RESERVED = ".tarnlog-"
 """No component of a key starts with this: the local store names its temporary files so."""
 
 MAX_KEY_BYTES = 1024
+_USUAL = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*\Z")
+"""Nothing that could be wrong with a key, but for its length: no part is empty or starts with a dot."""
 _UNPORTABLE = frozenset(chr(c) for c in range(0x20)) | {"\x7f", "\\"}
 
 
 def check_key(key: str) -> None:
     """Refuse a key that is empty, absolute, climbs, or holds what some store cannot name. Raises KeyRefused."""
+    if len(key) <= MAX_KEY_BYTES and _USUAL.match(key):
+        return
     problem = _problem(key)
     if problem:
         raise KeyRefused(f"{key!r} is not an object key: {problem}", key=key)

@@ -132,7 +132,11 @@ def _run(data: bytes, at: int) -> tuple[int, int]:
 def _texts(data: bytes, at: int) -> tuple[dict[str, str], int]:
     found: dict[str, str] = {}
     while True:
-        count, at = _run(data, at)
+        count = data[at]
+        if count & 0x81:
+            count, at = _run(data, at)
+        else:  # as nearly always
+            count, at = count >> 1, at + 1
         if count == 0:
             return found, at
         for _ in range(count):
