@@ -8,12 +8,14 @@ whatever manifests they came from. What an entry means is decided in `file_entry
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,11 +46,20 @@ def of_partitions(
         for name in columns
     ]
     texts = [one.dictionary.to_pylist() for one in values]
-    codes = list(zip(*(one.indices.to_pylist() for one in values), strict=True))
-    wanted = {code for code in set(codes) if keep(tuple(text[at] for text, at in zip(texts, code, strict=True)))}
-    if not wanted:
-        return batch.slice(0, 0)
-    return batch.take(pa.array([row for row, code in enumerate(codes) if code in wanted], pa.int64()))
+    codes = values[0].indices.cast(pa.int64())
+    for one, known in zip(values[1:], texts[1:], strict=True):
+        codes = pc.add(pc.multiply(codes, len(known)), one.indices.cast(pa.int64()))
+    wanted = [code for code in codes.unique().to_pylist() if keep(_texts_of(code, texts))]
+    return batch.filter(pc.is_in(codes, value_set=pa.array(wanted, pa.int64()))) if wanted else batch.slice(0, 0)
+
+
+def _texts_of(code: int, texts: Sequence[Sequence[str | None]]) -> tuple[str | None, ...]:
+    """The partition values that a code of all columns together stands for."""
+    found: list[str | None] = []
+    for known in reversed(texts):
+        code, at = divmod(code, len(known))
+        found.append(known[at])
+    return tuple(reversed(found))
 
 
 class FileColumns:
@@ -246,6 +257,8 @@ class FileColumns:
 
     def block(self, rows: Sequence[int]) -> list[Add]:
         """The files of some rows, in that order, made in one go."""
+        if len(self.chunks) == 1:
+            return self._files(self.chunks[0], self.places(pa.array(rows, pa.uint32())))
         by_chunk: dict[int, list[tuple[int, int]]] = {}
         for at, row in enumerate(rows):
             place = self._place[row]
@@ -260,6 +273,10 @@ class FileColumns:
 
     def _files(self, chunk: PackedEntries, places: pa.Array | None) -> list[Add]:
         columns = self._partition_columns
+        if chunk.is_plain(columns):
+            # What our own manifests hold: all at once, twice as fast as one by one.
+            with contextlib.suppress(msgspec.ValidationError):
+                return msgspec.convert(list(chunk.records(places)), list[Add])
         return [file_entry.from_record(record, columns).add for record in chunk.records(places)]
 
 

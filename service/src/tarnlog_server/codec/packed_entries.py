@@ -7,7 +7,7 @@ in every row is kept once. Nothing is lost: the records of a row are as they wer
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -112,6 +112,12 @@ class PackedEntries:
             return _dicts(self._by_key[name], self._rows)
         return python_values(self._columns[name]) if name in self._columns else [None] * self._rows
 
+    def is_plain(self, partition_columns: Collection[str]) -> bool:
+        """Whether no record has unknown fields, and each names a value for every partition column."""
+        if "extra" in self._columns or "extra" in self._constants:
+            return False
+        return not partition_columns or len(self._by_key.get("partitionValues", ())) >= len(partition_columns)
+
     def _type(self, name: str) -> pa.DataType | None:
         """The type of a field, codes apart; None when nothing tells."""
         if name in self._by_key:
@@ -131,7 +137,8 @@ class PackedEntries:
             return iter(())
         names = taken.names
         columns = [taken.values(name) for name in names]
-        return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+        # All columns have as many values: asking again for each row would cost as much as making it.
+        return (dict(zip(names, values)) for values in zip(*columns))  # noqa: B905
 
     def taken(self, places: pa.Array) -> PackedEntries:
         """Some rows, in the order given. Costs those rows."""
