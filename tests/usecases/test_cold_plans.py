@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.plans import PlanRequest
+from tarnlog_server.usecases import partial_scan
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.plans import PlanPage
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, refused, remove_line
@@ -127,6 +128,12 @@ def cold(warehouse: Warehouse, *, from_files: int = 0) -> Coordinator:
     return replica
 
 
+@pytest.fixture(autouse=True)
+def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it saves nothing, so that more is compared."""
+    monkeypatch.setattr(partial_scan, "MOST_SHARE", 1)
+
+
 @settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(0, 100), st.sampled_from([1, 3, 1000]))
 def test_cold_warm_and_dumb_agree(steps: list[Step], seed: int, limit: int) -> None:
@@ -203,6 +210,17 @@ async def test_small_tables_are_opened_at_once(stored: tuple[Warehouse, Coordina
     replica = warehouse.replica()
     await replica.plans.page(ORDERS, PlanRequest(filter="day = '2024-01-04'"), None)
     assert len(replica.open_tables.opened()) == 1
+
+
+async def test_a_filter_that_needs_most_of_the_table_opens_it(
+    stored: tuple[Warehouse, Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse, _ = stored
+    monkeypatch.setattr(partial_scan, "MOST_SHARE", 0.5)
+    for asked, opened in (("day <= '2024-01-05'", 0), ("day <= '2024-01-06'", 1), ("id < 10", 1)):
+        replica = cold(warehouse)
+        await replica.plans.page(ORDERS, PlanRequest(filter=asked), None)
+        assert len(replica.open_tables.opened()) == opened, asked
 
 
 async def test_a_damaged_manifest_is_answered_by_the_log(stored: tuple[Warehouse, Coordinator]) -> None:

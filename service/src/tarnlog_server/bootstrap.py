@@ -25,6 +25,7 @@ from tarnlog_server.api.bodies import BodyLimits
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.jobs.keep_packed import keep_packed
 from tarnlog_server.jobs.keep_states import keep_states
+from tarnlog_server.jobs.load_ahead import load_ahead
 from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
 from tarnlog_server.jobs.supervised import cancelled, supervised
 from tarnlog_server.ports.leases import Owner
@@ -74,6 +75,7 @@ class Service:
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Check the stores before the first request, watch them meanwhile, and close them after the last."""
         roots = self.coordinator.roots.all
+        loading = asyncio.create_task(load_ahead(self.world), name="loading")
         passed = await attempted(lambda: check_stores(roots, self.world, self._checked))
         watch = asyncio.create_task(keep_checking(roots, self.world, self._checked, passed=passed), name="store checks")
         self._background = self._jobs()
@@ -81,7 +83,7 @@ class Service:
             yield
         finally:
             self.readiness.closed.set()
-            await cancelled(watch, *self._background)
+            await cancelled(loading, watch, *self._background)
             await self.replicas.leave()
             await self.coordinator.close(self.settings.shutdown_grace_seconds)
             await self.replicas.close()

@@ -36,6 +36,8 @@ from tarnlog_server.usecases.table_log import PARALLEL_READS, Newer, TableLog, i
 
 FROM_FILES = 5000
 """Below, opening the whole table is as quick, and the next plan has it."""
+MOST_SHARE = 0.5
+"""The part of all entries above which reading only what may match saves too little to read it twice."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +112,10 @@ class PartialScans:
         if predicate is None:
             return None
         asking = ManifestFilter(predicate, bare.metadata, bare.truncation)
-        files = await self._states.files(base, asking.kept(base), _wanted(predicate, bare))
+        kept = asking.kept(base)
+        if sum(info.num_entries for info in kept) > MOST_SHARE * sum(info.num_entries for info in base.manifests):
+            return None
+        files = await self._states.files(base, kept, _wanted(predicate, bare))
         state = State(base.facts, files, ours=True)
         snapshot, _ = await self._world.run_blocking(lambda: _followed(snapshot_of(state), records))
         # Of the files that versions took away, those that no version brought were the state's.
