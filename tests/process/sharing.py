@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+import pytest_asyncio
 
 from tests.postgres_process import PostgresProcess
 from tests.process.cut_off import Cable
@@ -74,13 +75,15 @@ class Group:
         """A replica's way to the database."""
         return self._cables[replica.url]
 
-    def close(self) -> None:
-        for replica in self.all:
-            replica.close()
+    async def close(self) -> None:
+        """End all of them. Their ways to the database are kept open meanwhile: each says goodbye on it."""
+        await asyncio.gather(*(asyncio.to_thread(replica.close) for replica in self.all))
+        for cable in self._cables.values():
+            await cable.close()
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
-def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
+@pytest_asyncio.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
+async def group(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Group]:
     """Replicas on a disk and on a real S3 server, that end with the test."""
     if request.param == "disk":
         storage = on_disk(tmp_path / "warehouse")
@@ -88,7 +91,7 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
         storage = on_s3(request.getfixturevalue("s3_server"), f"group-{tmp_path.parent.name}-{tmp_path.name}/")
     made = Group(storage, request.getfixturevalue("postgres_server"), tmp_path)
     yield made
-    made.close()
+    await made.close()
 
 
 async def metric(replica: ServiceProcess, name: str, **labels: str) -> float:

@@ -6,6 +6,7 @@ twice. That commits share versions is what leases are for; that they are safe ne
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -110,7 +111,7 @@ async def _kill(replicas: list[ServiceProcess], load: Load) -> None:
 async def _restart(replicas: list[ServiceProcess], load: Load) -> None:
     """The owner is stopped and started again, as for a new release."""
     owner = await owner_among(replicas)
-    assert owner.stop() == 0
+    assert await asyncio.to_thread(owner.stop) == 0
     await load.acknowledgements(10)
     owner.start(wait=False)
     await until(lambda: _is_ready(owner), "it is back")
