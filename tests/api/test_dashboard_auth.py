@@ -118,6 +118,9 @@ async def test_the_history_tells_which_key_sent_a_commit(guarded: Api) -> None:
     sent = await guarded.post("/v1/tables/db.t/commits", json=body, headers=bearer("writer"))
     again = {**body, "commitId": sent.json()["commitId"]}
     assert (await guarded.post("/v1/tables/db.t/commits", json=again, headers=bearer("admin"))).status_code == 200
+    skip = {"path": "a", "reason": "r", "operation": "o"}
+    assert (await guarded.post("/v1/tables/db.t/skips", json=skip, headers=bearer("admin"))).status_code == 201
     shown = Page(await guarded.get("/dashboard/tables/db.t/history", headers=basic("reader")))
     assert "writer WRITE blind" in shown.text
+    assert "admin SKIP FILE" in shown.text
     assert SECRET not in shown.text

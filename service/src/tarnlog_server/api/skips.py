@@ -13,7 +13,7 @@ from tarnlog_server.api.answers import flat, json_answer, large_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as
 from tarnlog_server.api.examples import RECORD_SKIP, SKIP
-from tarnlog_server.api.operation import Operation, Result, audited, table_of
+from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.parameters import Fresh, NoQuery, Paged
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.cursors import decode_cursor, encode_cursor
@@ -50,6 +50,7 @@ class SkipRoutes:
         query_as(request.scope["query_string"], NoQuery)
         wanted = body_as(_RECORD, await read_body(request, self._limits, self._coordinator.world))
         skip, committed = await self._coordinator.skips.record(table_of(request), wanted)
+        self._coordinator.telemetry.committed_by(committed.commit_id, caller_of(request).id)
         audited(request, version=committed.version, seq=committed.seq, commit_id=committed.commit_id, path=skip.path)
         return json_answer(skip, 201)
 
