@@ -54,6 +54,14 @@ def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (key.id, key.scope, key.namespaces) == ("k", "read", "sales*")
 
 
+@pytest.mark.parametrize("url", ["http://10.0.0.7:8420", "https://replica-1.example.com/", "http://[fd00::7]:8420"])
+def test_where_other_replicas_reach_this_one(url: str) -> None:
+    settings = load_settings(advertised_url=url, database_url="postgresql://db/tarnlog")
+    assert settings.advertised_url == url.rstrip("/")
+    with pytest.raises(BadSettings, match="TARNLOG_DATABASE_URL"):
+        load_settings(advertised_url=url, database_url="off")
+
+
 @pytest.mark.parametrize(
     "name, value, named",
     [
@@ -72,6 +80,12 @@ def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("API_KEYS", json.dumps([{**KEY, "scope": "root"}]), "TARNLOG_API_KEYS (0.scope)"),
         ("API_KEYS", json.dumps([{**KEY, "secret": "x"}]), "TARNLOG_API_KEYS (0.secret)"),
         ("API_KEYS", json.dumps([KEY, KEY]), "same id"),
+        ("ADVERTISED_URL", "10.0.0.7:8420", "TARNLOG_ADVERTISED_URL"),
+        ("ADVERTISED_URL", "http://10.0.0.7:8420/v1", "without a path"),
+        ("ADVERTISED_URL", "http://key@10.0.0.7:8420", "TARNLOG_ADVERTISED_URL"),
+        ("ADVERTISED_URL", "http://10.0.0.7:8420", "TARNLOG_DATABASE_URL"),
+        ("LEASE_SECONDS", "0", "TARNLOG_LEASE_SECONDS"),
+        ("FORWARD_TIMEOUT_SECONDS", "0", "TARNLOG_FORWARD_TIMEOUT_SECONDS"),
         ("HOST", "0.0.0.0", "TARNLOG_API_KEYS"),
         ("HOST", "example.com", "TARNLOG_API_KEYS"),
     ],

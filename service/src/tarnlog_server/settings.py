@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ PREFIX = "TARNLOG_"
 FILE_NAME = "tarnlog.toml"
 MIB = 1024 * 1024
 
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/?\Z")
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Size = Annotated[int, Field(ge=1024, le=2**40)]
 
@@ -56,6 +58,7 @@ class Settings(BaseSettings):
     database_write_seconds: Annotated[float, Field(gt=0, le=600)] = 15.0
     database_retry_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
     database_migrate: bool = True
+    index_segment_bytes: Annotated[int, Field(ge=0, le=2**50)] = 1024 * MIB
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8420
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -81,7 +84,7 @@ class Settings(BaseSettings):
     hedge: Literal["auto", "on", "off"] = "auto"
     background_states: bool = True
     operation_wait_seconds: Seconds = 3.0
-    advertised_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s@]+$")] | None = None
+    advertised_url: str | None = None
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 10.0
     forward_connect_seconds: Annotated[float, Field(gt=0, le=60)] = 0.5
     forward_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 3.0
@@ -91,10 +94,12 @@ class Settings(BaseSettings):
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("advertised_url", mode="before")
+    @field_validator("advertised_url")
     @classmethod
-    def _bare(cls, value: Any) -> Any:
-        return value.rstrip("/") if isinstance(value, str) else value
+    def _bare(cls, url: str | None) -> str | None:
+        if url is not None and not _ADDRESS.match(url):
+            raise ValueError("write where other replicas reach this one, such as http://10.0.0.7:8420, without a path")
+        return url.rstrip("/") if url is not None else None
 
     @field_validator("api_keys")
     @classmethod
