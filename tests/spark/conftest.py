@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tarnlog import Client
-from tests.service_process import ServiceProcess, start_service
+from tests.service_process import ServiceProcess, free_port, start_service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
     made = session(
         "tarnlog-tests",
-        master="local[2]",
+        master="local[2,2]",  # a task may fail once
         conf={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
@@ -50,6 +50,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(home / "local"),
             "spark.log.level": "ERROR",
             "spark.driver.memory": "1g",
+            # The same Spark answers Connect clients too: a server of its own would take as long to start again.
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(free_port()),
             # Many small jobs: what compilers gain in long ones is lost here.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
             "spark.sql.codegen.wholeStage": "false",

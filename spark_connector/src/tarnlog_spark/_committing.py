@@ -77,7 +77,7 @@ def commit_job(
     job: Job,
     actions: Iterable[Action],
     *,
-    patience: float = PATIENCE_SECONDS,
+    patience: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Committed:
@@ -86,7 +86,7 @@ def commit_job(
     ConflictError when another commit got in between; CommitUnknown when patience ends before the truth is known.
     """
     sent = tuple(actions)
-    give_up, uncertain = clock() + patience, False
+    give_up, uncertain = clock() + (PATIENCE_SECONDS if patience is None else patience), False
     while True:
         outcome = client.commit(
             job.table,

@@ -171,14 +171,15 @@ class Merge:
         alias = self._aliases[0]
         in_source = F.col(_IN_SOURCE).isNotNull()
         drop = F.lit(False)
-        values = {field.name: F.col(f"{alias}.{quoted(field.name)}") for field in pinned.schema.fields}
-        # From the last clause to the first, so that the first one that holds decides.
+        before = {field.name: F.col(f"{alias}.{quoted(field.name)}") for field in pinned.schema.fields}
+        values = dict(before)
+        # From the last clause to the first, so that the first one that holds decides about every column.
         for clause in reversed([*self._of(_MATCHED), *self._of(_OLD)]):
             holds = (in_source if clause.kind == _MATCHED else ~in_source) & clause.holds
             drop = F.when(holds, F.lit(clause.values is None)).otherwise(drop)
-            if clause.values is not None:
-                for name, value in self._values(pinned, clause, source).items():
-                    values[name] = F.when(holds, value).otherwise(values[name])
+            given = {} if clause.values is None else self._values(pinned, clause, source)
+            for name, value in before.items():
+                values[name] = F.when(holds, given.get(name, value)).otherwise(values[name])
         columns = [values[field.name].alias(field.name) for field in pinned.schema.fields]
         return joined.select(*columns, drop.alias(_DROP)).where(~F.col(_DROP)).drop(_DROP)
 

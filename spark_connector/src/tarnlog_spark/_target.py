@@ -147,13 +147,18 @@ class Pinned:
 def write_files(rows: DataFrame, task: WriteTask) -> list[Add]:
     """Write the rows in Spark's tasks. Only what winning attempts wrote comes back; works on Connect too."""
 
+    names = rows.columns
+    # PySpark looks each column up by name there, and stumbles over backticks and dots.
+    numbered = rows.toDF(*(f"c{number}" for number in range(len(names))))
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for add in write_batches(task, batches):
+        named = (batch.rename_columns(names) for batch in batches)
+        for add in write_batches(task, named):
             yield pa.RecordBatch.from_pydict({"message": [encode_message(add)]})
 
     task.schema()  # a type that cannot be written is refused before any task runs
     with _understood_failures(task):
-        return [decode_message(row[0]) for row in rows.mapInArrow(run, "message string").collect()]
+        return [decode_message(row[0]) for row in numbered.mapInArrow(run, "message string").collect()]
 
 
 @contextlib.contextmanager
