@@ -11,6 +11,8 @@ import pytest
 
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.action_json import encode_action
+from tarnlog.protocol.plans import Ledger
+from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 from tests.api.conftest import Api, add, pointers, slug
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -225,3 +227,15 @@ async def test_bad_requests(planned: Api) -> None:
     assert (await planned.post("/v1/tables/db.none/plan", json={})).status_code == 404
     large = await planned.post(PLAN, content=b"x" * 3_000_000, headers={"content-type": "application/json"})
     assert large.status_code == 413
+
+
+def test_metrics_tell_what_became_of_files() -> None:
+    telemetry = PrometheusTelemetry()
+    ledger = Ledger(
+        files_total=100, files_after_partition_pruning=40, files_after_data_skipping=7, files_after_cooldowns=5
+    )
+    telemetry.plan_ended("storage", 0.004, ledger)
+    shown = telemetry.exposition().decode()
+    for fate, files in (("partition", 60), ("statistics", 33), ("cooldown", 2), ("kept", 5)):
+        assert f'tarnlog_planned_files_total{{fate="{fate}"}} {files}.0' in shown
+    assert 'tarnlog_plan_seconds_count{source="storage"} 1.0' in shown
