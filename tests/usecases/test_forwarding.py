@@ -129,6 +129,11 @@ async def test_after_a_failure_the_owner_is_not_tried_at_once(at: Setting) -> No
     assert len(at.peers.sent) == 2
 
 
+async def test_trouble_of_the_table_is_not_held_against_its_owner(at: Setting) -> None:
+    at.peers.answer = problem(503, "commit-contended")
+    assert [(await at.send()).owner for _ in range(3)] == [OWNER.url] * 3
+
+
 async def test_a_commit_without_an_id_gets_one_before_it_is_sent(at: Setting) -> None:
     at.peers.answer = PeerSilent("timeout", sent=True)
     found = await at.send(b'{"actions": [{"add": {"path": "a"}}]} ')

@@ -145,6 +145,35 @@ async def test_a_replica_that_fails_is_left_alone_longer_and_longer(database: Da
     assert b.owner("s.t") == A, "an answer makes good for all failures before"
 
 
+async def test_only_one_commit_tries_whether_a_replica_is_back(database: Database, world: FakeWorld) -> None:
+    """A frozen replica costs one commit its time, not all of them."""
+    a, b = replica(A, database, world), replica(B, database, world)
+    for one in (a, b):
+        one.used("s.t")
+        await one.round()
+    b.distrust(A)
+    world.advance(1.1)
+    assert [b.owner("s.t") for _ in range(3)] == [A, None, None]
+    b.distrust(A)
+    world.advance(2.1)
+    assert [b.owner("s.t") for _ in range(3)] == [A, None, None]
+    b.trust(A)
+    assert [b.owner("s.t") for _ in range(3)] == [A, A, A]
+
+
+async def test_a_try_that_nobody_told_about_is_followed_by_another(database: Database, world: FakeWorld) -> None:
+    """The client left, and with it what came of its commit."""
+    b = Ownership(database, B, world, Telemetry(), lease_seconds=1000)
+    await database.hold(A, ["s.t"], 1000)
+    b.used("s.t")
+    await b.round()
+    b.distrust(A)
+    world.advance(1.1)
+    assert [b.owner("s.t") for _ in range(2)] == [A, None]
+    world.advance(5.1)
+    assert [b.owner("s.t") for _ in range(2)] == [A, None]
+
+
 async def test_leaving_lets_others_take_over_at_once(database: Database, world: FakeWorld) -> None:
     a, b = replica(A, database, world), replica(B, database, world)
     a.used("s.t")

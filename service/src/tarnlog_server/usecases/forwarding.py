@@ -90,6 +90,8 @@ class Forwarding:
             return Forwarded(answer, body, commit_id, owner.url)
         if blames_owner(slug):
             self.ownership.distrust(owner)
+        else:
+            self.ownership.trust(owner)
         return Forwarded(None, body, commit_id, owner.url, unsure=verdict is Verdict.UNSURE)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 
 from tarnlog_server.core.routing import Held, Owner, Route, asked_again_at, distrust_seconds, route
@@ -27,6 +28,19 @@ would hang for ever: breaking off earlier would make a slow database slower, by 
 """
 
 
+TRY_SECONDS = 5.0
+"""How long one commit may try a replica that failed before, while all others are written here."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Doubt:
+    """A replica that failed: nothing is sent to it until then, and after that one commit to see whether it is back."""
+
+    failures: int = 0
+    until: float = 0.0
+    trying: bool = False
+
+
 class Ownership:
     """The leases this replica holds and knows of."""
 
@@ -40,7 +54,7 @@ class Ownership:
         self._lease_seconds = lease_seconds
         self._held: dict[str, Held] = {}
         self._used: dict[str, float] = {}
-        self._distrusted: dict[str, tuple[int, float]] = {}
+        self._doubts: dict[str, _Doubt] = {}
         self._wanted = asyncio.Event()
         self.cut_off = False
         """Whether the last question to the database had no answer."""
@@ -48,10 +62,13 @@ class Ownership:
     def owner(self, table: str) -> Owner | None:
         """Whom to send a commit to; None when it is written here. Costs a few lookups in memory."""
         held = self._held.get(table)
-        _, distrusted_until = self._distrusted.get(held.owner.id if held is not None else "", (0, 0.0))
-        if route(held, self.me.id, self._world.monotonic(), distrusted_until) is not Route.FORWARD:
+        if held is None or held.owner.id == self.me.id:
             return None
-        assert held is not None
+        now, doubt = self._world.monotonic(), self._doubts.get(held.owner.id)
+        if route(held, self.me.id, now, doubt.until if doubt is not None else 0.0) is not Route.FORWARD:
+            return None
+        if doubt is not None:
+            doubt.until, doubt.trying = now + TRY_SECONDS, True
         return held.owner
 
     def used(self, table: str) -> None:
@@ -64,14 +81,15 @@ class Ownership:
     def distrust(self, owner: Owner) -> None:
         """A replica did not do its part: commits are written here for a while. Failures at once count as one."""
         now = self._world.monotonic()
-        failures, until = self._distrusted.get(owner.id, (0, 0.0))
-        if until <= now:
+        doubt = self._doubts.setdefault(owner.id, _Doubt())
+        if doubt.until <= now or doubt.trying:
             _log.warning("replica %s does not take commits; they are written here", owner.url)
-            self._distrusted[owner.id] = (failures + 1, now + distrust_seconds(failures + 1))
+            doubt.failures += 1
+            doubt.until, doubt.trying = now + distrust_seconds(doubt.failures), False
 
     def trust(self, owner: Owner) -> None:
         """A replica answered."""
-        self._distrusted.pop(owner.id, None)
+        self._doubts.pop(owner.id, None)
 
     def held(self) -> list[str]:
         """The tables whose lease is this replica's now."""
@@ -142,7 +160,7 @@ class Ownership:
     def _forget_strangers(self) -> None:
         """Replicas that hold nothing we know of any more are not kept in mind."""
         known = {held.owner.id for held in self._held.values()}
-        self._distrusted = {owner: value for owner, value in self._distrusted.items() if owner in known}
+        self._doubts = {owner: doubt for owner, doubt in self._doubts.items() if owner in known}
 
     def _pause(self) -> float:
         """Until the next table is due, or is idle."""
