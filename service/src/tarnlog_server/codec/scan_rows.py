@@ -81,15 +81,21 @@ def prune(snapshot: Snapshot, predicate: Predicate | None) -> Pruned:
         return Pruned(_all(snapshot), total, total, total)
     tree = filter_of(snapshot, predicate)
     partitions = by_partitions(tree)
+    decided = partitions == tree
     rows, after_partitions = _packed(snapshot, tree, partitions)
-    for row in range(snapshot.files.base, snapshot.length):
-        if snapshot.files.is_gone(row, snapshot.version):
-            continue
-        add = snapshot.files.file(row)
-        if partitions is None or partitions(add.partition_values, None, None):
-            after_partitions += 1
-            if tree(add.partition_values, add.min_values, add.max_values):
-                rows.append(row)
+    kept: dict[tuple[tuple[str, str | None], ...], bool] = {}
+    """Of each partition, whether its files stay: there are many files of few partitions."""
+    for row, add in snapshot.rows(snapshot.files.base):
+        if partitions is not None:
+            partition = tuple(add.partition_values.items())
+            stays = kept.get(partition)
+            if stays is None:
+                stays = kept[partition] = partitions(add.partition_values, None, None)
+            if not stays:
+                continue
+        after_partitions += 1
+        if decided or tree(add.partition_values, add.min_values, add.max_values):
+            rows.append(row)
     return Pruned(rows, total, after_partitions, len(rows))
 
 

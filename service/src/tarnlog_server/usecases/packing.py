@@ -18,9 +18,9 @@ from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.usecases.live_table import LiveTable
 
-WORTH_IT = 50_000
+WORTH_IT = 20_000
 """Recent files below which packing saves too little."""
-PART = 10
+PART = 20
 """Packing is due when recent files are this part of the packed ones."""
 SLICE = 500
 
