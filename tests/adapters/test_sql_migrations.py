@@ -21,7 +21,9 @@ from tarnlog_server.ports.index import IndexUnavailable
 @pytest_asyncio.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/with % and spaces/index.sqlite"
+        place = tmp_path / "with % and spaces"
+        place.mkdir()
+        url = f"sqlite:///{place}/index.sqlite"
     else:
         server = request.getfixturevalue("postgres_server")
         url = server.url(await server.new_database())

@@ -12,7 +12,7 @@ from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.adapters.delayed_store import DelayedStore
 from tarnlog_server.adapters.http_peers import HttpPeers
 from tarnlog_server.adapters.metered_store import MeteredStore
-from tarnlog_server.adapters.open_index import index_of, open_database
+from tarnlog_server.adapters.open_index import index_of, open_database, segments_of
 from tarnlog_server.adapters.open_store import local_folder, open_store
 from tarnlog_server.adapters.postgres_feed import PostgresFeed
 from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
@@ -95,6 +95,8 @@ class Service:
         jobs = self.replicas.jobs()
         if self.coordinator.ingest is not None:
             jobs["index"] = self.coordinator.ingest.run
+        if self.coordinator.segments is not None:
+            jobs["segments"] = self.coordinator.segments.run
         jobs["packing"] = lambda: keep_packed(self.coordinator)
         if self.settings.background_states:
             jobs["states"] = lambda: keep_states(self.coordinator)
@@ -130,6 +132,8 @@ class Service:
                 checkpointing=settings.checkpointing_places,
             ),
             index=index_of(settings.database_url, self.database),
+            segments=segments_of(settings.database_url, self.database),
+            segment_bytes=settings.index_segment_bytes,
             index_guard=GuardSettings(
                 read_seconds=settings.database_read_seconds,
                 write_seconds=settings.database_write_seconds,

@@ -10,9 +10,12 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from tarnlog_server.adapters.memory_index import MemoryIndex
+from tarnlog_server.adapters.memory_segments import MemorySegments
 from tarnlog_server.adapters.sql_engine import Database, PoolSettings, database_url
 from tarnlog_server.adapters.sql_index import SqlIndex
+from tarnlog_server.adapters.sql_segments import SqlSegments
 from tarnlog_server.ports.index import Index
+from tarnlog_server.ports.segments import Segments
 
 OFF, MEMORY = "off", "memory"
 EMBEDDED = Path(".tarnlog") / "index.sqlite"
@@ -40,3 +43,10 @@ def index_of(given: str | None, database: Database | None) -> Index | None:
     if database is not None:
         return SqlIndex(database)
     return MemoryIndex() if given == MEMORY else None
+
+
+def segments_of(given: str | None, database: Database | None) -> Segments | None:
+    """The decoded manifests beside an index."""
+    if database is not None:
+        return SqlSegments(database)
+    return MemorySegments() if given == MEMORY else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest revision in `migrations/`: what this release works with. Known here, so that an index that is up to date
 opens without loading Alembic."""
 REVISION_TABLE = "tarnlog_revision"
@@ -85,6 +85,26 @@ leases = Table(
     Column("until", Double, nullable=False),
 )
 """Which replica writes which table, until when by the clock of the database, in epoch seconds."""
+
+segments = Table(
+    "tarnlog_segments",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("manifest", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("bounds", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("stored_at", BigInteger, nullable=False),
+)
+
+segment_parts = Table(
+    "tarnlog_segment_parts",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("part", BigInteger, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
 
 OF_A_TABLE = (versions, commits, txns, skips)
 """What has rows of a table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.index import Index
+from tarnlog_server.ports.segments import Segments
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.caches import Caches, CacheStats
@@ -27,6 +28,7 @@ from tarnlog_server.usecases.records import Records
 from tarnlog_server.usecases.register import Register
 from tarnlog_server.usecases.repair import Repair
 from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.segment_cache import SegmentCache
 from tarnlog_server.usecases.sessions import Sessions
 from tarnlog_server.usecases.skips import Skips
 from tarnlog_server.usecases.snapshots import Snapshots
@@ -55,6 +57,8 @@ class Coordinator:
         lanes: LaneSizes | None = None,
         index: Index | None = None,
         index_guard: GuardSettings | None = None,
+        segments: Segments | None = None,
+        segment_bytes: int = 1024**3,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self.roots = roots
@@ -67,6 +71,12 @@ class Coordinator:
             None if index is None else Ingest(IndexGuard(index, world, telemetry, index_guard), world, telemetry)
         )
         """Writes the index behind commits; None without one. Somebody has to run it."""
+        self.segments: SegmentCache | None = None
+        """Decoded manifests in the index; somebody has to run it, too."""
+        if self.ingest is not None and segments is not None and columns is not None and segment_bytes:
+            self.segments = SegmentCache(
+                segments, self.ingest.guard, columns, world, telemetry, most_bytes=segment_bytes
+            )
         self.open_tables = OpenTables(
             self.catalog,
             roots,
@@ -77,6 +87,7 @@ class Coordinator:
             columns=columns,
             lanes=Lanes(lanes),
             changed=None if self.ingest is None else self.ingest.changed,
+            segments=self.segments,
         )
         indexed = IndexedReads(self.ingest, telemetry)
         records = Records(self.caches, indexed)

@@ -48,15 +48,19 @@ class IndexGuard:
         self.reason = ""
         """Why it is degraded."""
 
-    async def read(self, kind: str, work: Callable[[Index], Awaitable[T]]) -> T | None:
-        """What `work` finds; None when the index is not there, or does not answer soon. IndexWrong passes through."""
+    async def read(self, kind: str, work: Callable[[Index], Awaitable[T]], at_least: float = 0.0) -> T | None:
+        """What `work` finds; None when the index is not there, or does not answer soon. IndexWrong passes through.
+
+        `at_least` is for what is large: so many seconds are waited for it in any case.
+        """
         if self.state != "ready":
             return None
+        seconds = max(at_least, self._settings.read_seconds)
         try:
-            async with asyncio.timeout(self._settings.read_seconds):
+            async with asyncio.timeout(seconds):
                 return await work(self.index)
         except TimeoutError:
-            self._failed(kind, f"no answer within {self._settings.read_seconds} s")
+            self._failed(kind, f"no answer within {seconds} s")
         except IndexUnavailable as error:
             self._failed(kind, str(error))
         return None

@@ -17,6 +17,7 @@ from tarnlog_server.usecases.committer import Committer, CommitterSettings, Writ
 from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.segment_cache import SegmentCache
 from tarnlog_server.usecases.table_log import TableLog
 from tarnlog_server.usecases.table_memory import BYTES_A_TABLE, TableMemory
 
@@ -56,6 +57,7 @@ class OpenTables:
         columns: ColumnReader | None = None,
         lanes: Lanes | None = None,
         changed: Callable[[LiveTable], None] | None = None,
+        segments: SegmentCache | None = None,
     ) -> None:
         self.catalog = catalog
         self.roots = roots
@@ -65,6 +67,7 @@ class OpenTables:
         self.lanes = lanes or Lanes()
         self.memory = memory or TableMemory(telemetry)
         self._columns = columns
+        self._segments = segments
         self._changed = changed
         self._open: dict[str, OpenTable] = {}
         self.written: Written | None = None
@@ -139,7 +142,7 @@ class OpenTables:
     def log_of(self, named: Named) -> TableLog:
         """The log of a table, open or not."""
         root, prefix = self.roots.resolve(named.entry.location)
-        return TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns)
+        return TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns, self._segments)
 
     async def _load(self, named: Named) -> OpenTable:
         root, prefix = self.roots.resolve(named.entry.location)

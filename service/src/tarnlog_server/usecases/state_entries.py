@@ -41,6 +41,7 @@ class StateEntries:
         self._store = log.store
         self._paths = log.paths
         self._columns = log.columns
+        self._segments = log.segments
         self._world = world
 
     async def live(self, manifest: StateManifest) -> FileColumns | list[StateFile]:
@@ -76,9 +77,16 @@ class StateEntries:
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], reader: ColumnReader, keep: Keep | None
     ) -> FileColumns | None:
         async def read(info: ManifestInfo) -> PackedEntries:
+            # Whoever wants all entries builds on the manifests, and has to know that they are there and whole.
+            known = await self._segments.find(info) if keep is not None and self._segments is not None else None
+            if known is not None:
+                return await self._world.run_blocking(lambda: PackedEntries(chosen(known)))
             key, data = await self._get(manifest, info)
             # Packed at once: what the reader leaves takes several times the room.
-            return await self._world.run_blocking(lambda: PackedEntries(chosen(_decoded(reader, key, data, info))))
+            packed = await self._world.run_blocking(lambda: PackedEntries(chosen(_decoded(reader, key, data, info))))
+            if self._segments is not None:
+                self._segments.offer(key, info, data)
+            return packed
 
         def chosen(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
             if keep is None:

@@ -16,6 +16,7 @@ from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.segment_cache import SegmentCache
 
 HEAD_PAGE = 100
 PARALLEL_READS = 16
@@ -40,11 +41,20 @@ class LogMissing(Exception):
 class TableLog:
     """The log of one table. Holds no state of the table: it only fetches and decodes."""
 
-    def __init__(self, store: ObjectStore, paths: LogPaths, world: World, columns: ColumnReader | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: LogPaths,
+        world: World,
+        columns: ColumnReader | None = None,
+        segments: SegmentCache | None = None,
+    ) -> None:
         self.store = store
         self.paths = paths
         self.columns = columns
         """Decodes the manifests of large states, where there is such a reader."""
+        self.segments = segments
+        """Has them decoded, where there is an index."""
         self._world = world
 
     async def read(self, version: int, previous_timestamp: int | None = None) -> VersionRecord:
