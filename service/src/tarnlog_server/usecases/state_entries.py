@@ -6,6 +6,7 @@ Anything else, and whatever that reader cannot decode, is decoded entry by entry
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -29,6 +30,9 @@ COLUMNS_FROM = 1000
 """Entries from which on columns are worth it: below, decoding one by one is as quick and the actions are small."""
 AT_ONCE, AT_ONCE_BYTES = 100, 16 * 1024
 """Entries and bytes up to which decoding takes no longer than the way to a thread and back."""
+DECODING = 2
+"""Manifests of a table that are decoded at the same time. More are read meanwhile, but each takes some 40 MB on the
+way, and a million files are to fit into 600 MB."""
 T = TypeVar("T")
 Keep: TypeAlias = Callable[[tuple[str | None, ...]], bool]
 """Whether the files of a partition are wanted, by its values in the order of the partition columns."""
@@ -43,6 +47,7 @@ class StateEntries:
         self._columns = log.columns
         self._segments = log.segments
         self._world = world
+        self._decoding = asyncio.Semaphore(DECODING)
 
     async def live(self, manifest: StateManifest) -> FileColumns | list[StateFile]:
         """The files that a state shows. Raises CorruptObject, StoreError."""
@@ -83,7 +88,10 @@ class StateEntries:
                 return await self._world.run_blocking(lambda: PackedEntries(chosen(known)))
             key, data = await self._get(manifest, info)
             # Packed at once: what the reader leaves takes several times the room.
-            packed = await self._world.run_blocking(lambda: PackedEntries(chosen(_decoded(reader, key, data, info))))
+            async with self._decoding:
+                packed = await self._world.run_blocking(
+                    lambda: PackedEntries(chosen(_decoded(reader, key, data, info)))
+                )
             if self._segments is not None:
                 self._segments.offer(key, info, data)
             return packed
