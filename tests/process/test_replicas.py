@@ -23,6 +23,9 @@ from tests.service_process import ServiceProcess
 
 __all__ = ["group"]  # a fixture
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
+WRITERS = 8
+IN_HAND = 4 * WRITERS
+"""The most that writers wait for at a time: two rivals, each sent to two replicas."""
 on_disk = pytest.mark.parametrize("group", ["disk"], indirect=True)
 
 
@@ -33,27 +36,30 @@ async def sent_on(replicas: list[ServiceProcess], outcome: str = "relay") -> flo
 
 @on_disk
 async def test_commits_sent_to_two_replicas_come_together_at_one(group: Group, rng: random.Random) -> None:
-    replicas = await group.start(2)
-    async with load_on([client_of(replica.url) for replica in replicas], rng, writers=8) as load:
+    # Long enough that a slow machine changes nothing about who holds the table.
+    patient = {"TARNLOG_LEASE_SECONDS": "300", "TARNLOG_FORWARD_TIMEOUT_SECONDS": "60"}
+    replicas = await group.start(2, **patient)
+    async with load_on([client_of(replica.url) for replica in replicas], rng, writers=WRITERS) as load:
         await load.acknowledgements(1)
         owner = await owner_among(replicas)
-        others = [replica for replica in replicas if replica is not owner]
-        written_by_others = await metric(others[0], "tarnlog_batch_commits_sum")
-        await until(lambda: _more_than(others, 40), "the other sends commits on")
+        (other,) = [replica for replica in replicas if replica is not owner]
+        await until(lambda: _more_than([other], 0), "the other knows the owner")
+        before = await metric(other, "tarnlog_batch_commits_sum")
+        await until(lambda: _more_than([other], 80), "the other sends commits on")
         await load.finish()
-        elsewhere = await metric(others[0], "tarnlog_batch_commits_sum") - written_by_others
+        elsewhere = await metric(other, "tarnlog_batch_commits_sum") - before
     log = read_log(group.storage.objects(), TABLE)
     check(load.journal, log)
     assert set(load.journal.counts()) <= {"Committed", "Conflicted", "Rejected"}, "both were well all the time"
     assert log.head < len(log.commits), "commits of both share versions"
-    assert elsewhere < load.journal.acknowledged / 2, "one of them writes"
+    assert elsewhere <= IN_HAND, "what it had in hand when it learned of the owner, and nothing after"
 
 
 async def test_three_replicas_go_on_whatever_happens_to_one(group: Group, rng: random.Random, long_run: bool) -> None:
     replicas = await group.start(3)
     # Little patience: writers whose replica hangs resend to another.
     clients = [client_of(replica.url, timeout=2.0, deadline=3.0) for replica in replicas]
-    async with load_on(clients, rng, writers=8) as load:
+    async with load_on(clients, rng, writers=WRITERS) as load:
         for _ in range(10 if long_run else 1):
             await load.acknowledgements(20)
             await _freeze(replicas, load)
@@ -111,7 +117,7 @@ async def _kill(replicas: list[ServiceProcess], load: Load) -> None:
 async def _restart(replicas: list[ServiceProcess], load: Load) -> None:
     """The owner is stopped and started again, as for a new release."""
     owner = await owner_among(replicas)
-    assert await asyncio.to_thread(owner.stop) == 0
+    assert await asyncio.to_thread(owner.stop, 60.0) == 0
     await load.acknowledgements(10)
     owner.start(wait=False)
     await until(lambda: _is_ready(owner), "it is back")
