@@ -25,6 +25,7 @@ from tarnlog_server.codec import file_entry
 from tarnlog_server.codec.packed_entries import MOST_ROWS, PackedEntries, UnexpectedColumns, checked_entries
 from tarnlog_server.codec.segment_indices import SegmentIndices
 from tarnlog_server.codec.table_state import StateFile
+from tarnlog_server.codec.wanted_entries import Wanted
 
 __all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
 FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
@@ -38,9 +39,22 @@ _UNUSUAL_PATH = r"%|//|\./|/\.$"
 def of_partitions(
     batch: pa.RecordBatch, columns: Sequence[str], keep: Callable[[tuple[str | None, ...]], bool]
 ) -> pa.RecordBatch:
-    """The rows whose partition values are wanted; `keep` is asked once for each combination of values."""
-    if not columns or not batch.num_rows:
-        return batch if keep(()) else batch.slice(0, 0)
+    """The rows whose partition values are wanted; `keep` is asked once for each combination of values.
+
+    One that also asks of bounds gets what is left.
+    """
+    if not batch.num_rows:
+        return batch
+    if not columns:
+        left = batch if keep(()) else batch.slice(0, 0)
+    else:
+        left = _of_values(batch, columns, keep)
+    return keep.in_range(left) if isinstance(keep, Wanted) else left
+
+
+def _of_values(
+    batch: pa.RecordBatch, columns: Sequence[str], keep: Callable[[tuple[str | None, ...]], bool]
+) -> pa.RecordBatch:
     values = [
         pc.map_lookup(batch.column("partitionValues"), pa.scalar(name), "first").dictionary_encode("encode")
         for name in columns
@@ -86,6 +100,8 @@ class FileColumns:
         by_hash = pc.sort_indices(in_order)
         self._row_by_hash = as_array("I", by_hash.cast(pa.uint32()))
         self._hashes = as_array("q", in_order.take(by_hash))
+        own = (self._place, self._added_at, self._added_time, self._row_by_hash, self._hashes)
+        self._nbytes = sum(chunk.nbytes for chunk in self.chunks) + sum(map(_size, own))
 
     @classmethod
     def live(
@@ -193,8 +209,7 @@ class FileColumns:
     @property
     def nbytes(self) -> int:
         """The bytes it holds, indices included."""
-        own = (self._place, self._added_at, self._added_time, self._row_by_hash, self._hashes)
-        return self.indices.nbytes + sum(chunk.nbytes for chunk in self.chunks) + sum(map(_size, own))
+        return self._nbytes + self.indices.nbytes
 
     def places(self, rows: pa.Array | None = None) -> pa.Array:
         """Where some rows lie among all chunks; all rows when None."""
