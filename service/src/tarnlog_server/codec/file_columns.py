@@ -25,7 +25,7 @@ from tarnlog_server.codec import file_entry
 from tarnlog_server.codec.packed_entries import MOST_ROWS, PackedEntries, UnexpectedColumns, checked_entries
 from tarnlog_server.codec.segment_indices import SegmentIndices
 from tarnlog_server.codec.table_state import StateFile
-from tarnlog_server.codec.wanted_entries import Wanted
+from tarnlog_server.codec.wanted_entries import Wanted, values_of
 
 __all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
 FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
@@ -45,20 +45,17 @@ def of_partitions(
     """
     if not batch.num_rows:
         return batch
-    if not columns:
-        left = batch if keep(()) else batch.slice(0, 0)
-    else:
-        left = _of_values(batch, columns, keep)
-    return keep.in_range(left) if isinstance(keep, Wanted) else left
+    if isinstance(keep, Wanted):
+        return keep.in_range(_of_values(batch, columns, keep) if keep.by_partitions else batch)
+    return _of_values(batch, columns, keep)
 
 
 def _of_values(
     batch: pa.RecordBatch, columns: Sequence[str], keep: Callable[[tuple[str | None, ...]], bool]
 ) -> pa.RecordBatch:
-    values = [
-        pc.map_lookup(batch.column("partitionValues"), pa.scalar(name), "first").dictionary_encode("encode")
-        for name in columns
-    ]
+    if not columns:
+        return batch if keep(()) else batch.slice(0, 0)
+    values = [values_of(batch.column("partitionValues"), name).dictionary_encode("encode") for name in columns]
     texts = [one.dictionary.to_pylist() for one in values]
     codes = values[0].indices.cast(pa.int64())
     for one, known in zip(values[1:], texts[1:], strict=True):

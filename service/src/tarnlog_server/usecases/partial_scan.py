@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 
 from tarnlog.protocol.plans import ExplainedManifest
 from tarnlog.protocol.predicates import Predicate
 from tarnlog_server.codec.manifest_filter import ManifestFilter
-from tarnlog_server.codec.state_manifest import StateManifest
+from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest
 from tarnlog_server.codec.table_state import State
 from tarnlog_server.codec.version_file import CorruptObject
-from tarnlog_server.core.file_filter import by_partitions
+from tarnlog_server.codec.wanted_entries import Wanted
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import file_filter
 from tarnlog_server.core.protocol_gate import unsupported_for_reading
@@ -29,7 +30,6 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.explained import explained_manifests
 from tarnlog_server.usecases.filters import Filter, understood
 from tarnlog_server.usecases.meanwhile import meanwhile
-from tarnlog_server.usecases.state_entries import Keep
 from tarnlog_server.usecases.state_read import Kind, NotOurs, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
 from tarnlog_server.usecases.table_log import PARALLEL_READS, Newer, TableLog, in_order
@@ -37,7 +37,8 @@ from tarnlog_server.usecases.table_log import PARALLEL_READS, Newer, TableLog, i
 FROM_FILES = 5000
 """Below, opening the whole table is as quick, and the next plan has it."""
 MOST_SHARE = 0.5
-"""The part of all entries above which reading only what may match saves too little to read it twice."""
+"""The part of all entries above which reading only what may match saves too little to decode it twice. Where an index
+has manifests decoded, it saves enough."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +49,8 @@ class PartialScan:
     predicate: Predicate
     files_total: int
     """How many files the table has at that version."""
+    by_partitions: bool
+    """Whether partition values decide anything."""
     manifests: tuple[ExplainedManifest, ...]
 
 
@@ -113,14 +116,15 @@ class PartialScans:
             return None
         asking = ManifestFilter(predicate, bare.metadata, bare.truncation)
         kept = asking.kept(base)
-        if sum(info.num_entries for info in kept) > MOST_SHARE * sum(info.num_entries for info in base.manifests):
+        if self._log.segments is None and _entries(kept) > MOST_SHARE * _entries(base.manifests):
             return None
-        files = await self._states.files(base, kept, _wanted(predicate, bare))
+        wanted = _wanted(predicate, bare)
+        files = await self._states.files(base, kept, wanted)
         state = State(base.facts, files, ours=True)
         snapshot, _ = await self._world.run_blocking(lambda: _followed(snapshot_of(state), records))
         # Of the files that versions took away, those that no version brought were the state's.
         total = base.num_files + bare.num_files - removed
-        return PartialScan(snapshot, predicate, total, explained_manifests(base, asking))
+        return PartialScan(snapshot, predicate, total, wanted.by_partitions, explained_manifests(base, asking))
 
     async def _records(self, versions: range | list[int]) -> list[VersionRecord]:
         records: list[VersionRecord] = []
@@ -130,15 +134,16 @@ class PartialScans:
         return records
 
 
-def _wanted(predicate: Predicate, bare: Snapshot) -> Keep:
-    """Which partitions may match."""
+def _entries(manifests: Sequence[ManifestInfo]) -> int:
+    return sum(info.num_entries for info in manifests)
+
+
+def _wanted(predicate: Predicate, bare: Snapshot) -> Wanted:
+    """Which entries may match."""
     metadata = bare.metadata
     columns = metadata.partition_columns if metadata is not None else ()
-    tree = file_filter(predicate, schema_of(metadata.schema_string if metadata is not None else ""), columns)
-    partitions = by_partitions(tree)
-    if partitions is None:
-        return lambda _: True
-    return lambda values: partitions(dict(zip(columns, values, strict=True)), None, None)
+    schema = schema_of(metadata.schema_string if metadata is not None else "")
+    return Wanted(file_filter(predicate, schema, columns, bare.truncation), columns)
 
 
 def _followed(snapshot: Snapshot, records: list[VersionRecord]) -> tuple[Snapshot, int]:

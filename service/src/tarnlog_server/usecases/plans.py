@@ -190,6 +190,9 @@ class Plans:
         rows = pruned.rows if not cooling else array("q", (row for row in pruned.rows if row not in cooling))
         if after is None:
             ledger = _ledger(pruned, total, len(rows), manifests)
+            if partial is not None and not partial.by_partitions:
+                # Files that bounds left out were not counted on the way.
+                ledger = msgspec.structs.replace(ledger, files_after_partition_pruning=total)
             self._telemetry.plan_ended(source, self._world.monotonic() - started, ledger)
         else:
             ledger = Ledger(**dict(zip(Ledger.__struct_fields__, after.c, strict=True)))
