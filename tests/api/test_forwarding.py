@@ -248,6 +248,13 @@ async def test_what_was_sent_on_is_not_sent_on_again(nodes: Nodes) -> None:
     assert len(nodes.network.seen) == 1
 
 
+async def test_a_service_of_its_own_does_not_even_ask(nodes: Nodes) -> None:
+    alone = create_app(nodes.owner.coordinator, nodes.owner.readiness)
+    shared = create_app(nodes.owner.coordinator, nodes.owner.readiness, replicas=nodes.owner.replicas)
+    endpoints = [app.operations[0].endpoint.__qualname__ for app in (alone, shared)]  # type: ignore[attr-defined]
+    assert endpoints == ["CommitRoutes.commit", "ForwardedCommits.commit"]
+
+
 async def test_ready_tells_the_role(nodes: Nodes) -> None:
     ready = "/v1/health/ready"
     assert (await nodes.owner.client.get(ready)).json()["role"] == "replica"

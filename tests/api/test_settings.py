@@ -58,8 +58,9 @@ def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_other_replicas_reach_this_one(url: str) -> None:
     settings = load_settings(advertised_url=url, database_url="postgresql://db/tarnlog")
     assert settings.advertised_url == url.rstrip("/")
-    with pytest.raises(BadSettings, match="TARNLOG_DATABASE_URL"):
-        load_settings(advertised_url=url, database_url="off")
+    for database in ("off", "memory"):
+        with pytest.raises(BadSettings, match="TARNLOG_DATABASE_URL"):
+            load_settings(advertised_url=url, database_url=database)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class Settings(BaseSettings):
                 f"host {self.host} can be reached from other machines, so keys are needed: set TARNLOG_API_KEYS, "
                 "or listen on 127.0.0.1"
             )
-        if self.advertised_url is not None and self.database_url in (None, "off"):
+        if self.advertised_url is not None and self.database_url in (None, "off", "memory"):
             raise ValueError(
                 "advertised_url lets other replicas send commits here, and they find each other in a database: set "
                 "TARNLOG_DATABASE_URL to the one that they share"

@@ -37,7 +37,7 @@ _LOCK = 7_471_061_904_283_157
 """The advisory lock under which replicas migrate one database, one after the other."""
 
 
-IDLE_IN_TRANSACTION = "5000"
+IDLE_IN_TRANSACTION = "10000"
 """Milliseconds between two statements of a transaction: we never wait for anything else there."""
 
 
