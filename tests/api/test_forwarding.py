@@ -251,7 +251,7 @@ async def test_what_was_sent_on_is_not_sent_on_again(nodes: Nodes) -> None:
 async def test_a_service_of_its_own_does_not_even_ask(nodes: Nodes) -> None:
     alone = create_app(nodes.owner.coordinator, nodes.owner.readiness)
     shared = create_app(nodes.owner.coordinator, nodes.owner.readiness, replicas=nodes.owner.replicas)
-    endpoints = [app.operations[0].endpoint.__qualname__ for app in (alone, shared)]  # type: ignore[attr-defined]
+    endpoints = [app.operations[0].endpoint.__qualname__ for app in (alone, shared)]
     assert endpoints == ["CommitRoutes.commit", "ForwardedCommits.commit"]
 
 
