@@ -16,6 +16,7 @@ from sqlalchemy import text
 from tarnlog_server.adapters.memory_leases import MemoryLeases
 from tarnlog_server.adapters.sql_engine import Database, database_url
 from tarnlog_server.adapters.sql_leases import SqlLeases
+from tarnlog_server.adapters.sql_schema import REVISION_TABLE, metadata
 from tarnlog_server.ports.leases import Lease, Leases, LeasesUnavailable, Owner
 
 A, B, C = (Owner(name, f"http://{name}:8420") for name in "abc")
@@ -146,8 +147,8 @@ async def test_a_schema_that_went_missing_is_made_again(place: Place) -> None:
     assert place.database is not None
     await place.leases.hold(A, ["s.t"], LONG)
     async with place.database.begin() as connection:
-        for name in ("leases", "revision", "tables", "versions", "commits", "txns", "skips"):
-            await connection.execute(text(f"DROP TABLE IF EXISTS tarnlog_{name}"))
+        for name in (REVISION_TABLE, *metadata.tables):
+            await connection.execute(text(f"DROP TABLE {name}"))
     with pytest.raises(LeasesUnavailable):
         await place.leases.hold(B, ["s.t"], LONG)
     assert (await place.leases.hold(B, ["s.t"], LONG))["s.t"].owner == B
