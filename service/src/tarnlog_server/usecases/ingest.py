@@ -29,7 +29,7 @@ BATCH_VERSIONS, BATCH_COMMITS = 256, 4000
 """What one transaction puts at most."""
 SLICE = 16
 """Versions that are made into rows before others get the loop: a commit waits no longer than for these."""
-GATHER_SECONDS = 0.2
+GATHER_SECONDS = 0.5
 """How long what was applied waits for more: a transaction for each version would cost more than its rows."""
 BUSY_FACTOR = 4.0
 """While there is more to put, so many times as long as a batch took is left to others."""
