@@ -15,7 +15,8 @@ import pytest
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark import _manifests
-from tarnlog_spark._manifests import ScanFile, write_manifest
+from tarnlog_spark._manifests import manifest_line, write_manifest
+from tarnlog_spark._scan_lists import list_of_adds
 from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_rows
 from tarnlog_spark._storage import Storage, storage_at
 
@@ -61,7 +62,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_form_of_a_manifest(tmp_path: Path) -> None:
     """Golden: what Spark's own file sink writes, but for the values."""
-    folder = write_manifest([ScanFile("/a b/ü%.parquet", 7, 5), ScanFile("s3a://b/x y", 1)], parent=str(tmp_path))
+    lines = [manifest_line("file:///a%20b/%C3%BC%25.parquet", 7, 5), manifest_line("s3a://b/x%20y", 1, 0)]
+    folder = write_manifest(lines, parent=str(tmp_path))
     rest = '"isDir":false,"modificationTime":%d,"blockReplication":1,"blockSize":134217728,"action":"add"}'
     assert (Path(folder) / "_spark_metadata" / "0").read_text().split("\n") == [
         "v1",
@@ -83,7 +85,7 @@ def test_spark_still_writes_that_form(spark: SparkSession, tmp_path: Path) -> No
     )
     query.awaitTermination(60)
     first, *entries = (out / "_spark_metadata" / "0").read_text().split("\n")
-    ours = write_manifest([ScanFile("/x", 1)], parent=str(tmp_path))
+    ours = write_manifest([manifest_line("file:///x", 1, 0)], parent=str(tmp_path))
     expected = json.loads((Path(ours) / "_spark_metadata" / "0").read_text().split("\n")[1])
     assert first == "v1"
     assert entries
@@ -93,12 +95,12 @@ def test_spark_still_writes_that_form(spark: SparkSession, tmp_path: Path) -> No
 def test_exactly_the_planned_files_are_read(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
     names = ["p=a%20b/x y.parquet", "p=ü/100%.parquet", "left out.parquet", "p=%253D/[a]{b}*?.parquet"]
     adds = [put(folder, name, pa.table({"id": [number]})) for number, name in enumerate(names)]
-    rows = scan(spark, storage, [adds[0], adds[1], adds[3]], schema_of(spark, "id long"))
+    rows = scan(spark, storage, list_of_adds([adds[0], adds[1], adds[3]]), schema_of(spark, "id long"))
     assert sorted(row.id for row in rows.collect()) == [0, 1, 3]
 
 
 def test_no_files_are_no_rows(spark: SparkSession, way: str, storage: Storage) -> None:
-    rows = scan(spark, storage, [], schema_of(spark, "id long, s string"))
+    rows = scan(spark, storage, list_of_adds([]), schema_of(spark, "id long, s string"))
     assert (rows.count(), rows.columns) == (0, ["id", "s"])
 
 
@@ -114,7 +116,7 @@ def test_absent_columns_are_null_and_numbers_widen(
     )
     adds = [put(folder, "old", old)]
     schema = schema_of(spark, "new string, id long, f double, s struct<x: bigint, y: string>")
-    rows = scan(spark, storage, adds, schema).collect()
+    rows = scan(spark, storage, list_of_adds(adds), schema).collect()
     assert [(row.new, row.id, row.f, row.s and (row.s.x, row.s.y)) for row in rows] == [
         (None, 1, 0.5, (1, None)),
         (None, None, None, None),
@@ -123,7 +125,7 @@ def test_absent_columns_are_null_and_numbers_widen(
 
 def test_rows_have_a_place(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
     adds = [put(folder, name, pa.table({"id": [7, 8, 9]})) for name in ("a b.parquet", "c=ü%/d%20.parquet")]
-    found = scan_rows(spark, storage, adds, schema_of(spark, "id long")).collect()
+    found = scan_rows(spark, storage, list_of_adds(adds), schema_of(spark, "id long")).collect()
     places = {storage.path(add.path) for add in adds}
     assert {(file_place(row[FILE]), row[ROW], row.id) for row in found} == {
         (place, row, 7 + row) for place in places for row in range(3)
@@ -134,7 +136,7 @@ def test_a_file_that_is_gone_fails_the_read(spark: SparkSession, way: str, stora
     adds = [put(folder, name, pa.table({"id": [1]})) for name in ("here", "gone")]
     (folder / "gone").unlink()
     with pytest.raises(Exception, match="gone"):
-        scan(spark, storage, adds, schema_of(spark, "id long")).collect()
+        scan(spark, storage, list_of_adds(adds), schema_of(spark, "id long")).collect()
 
 
 def test_a_spark_that_ignores_manifests_reads_the_same(spark: SparkSession, storage: Storage, folder: Path) -> None:
@@ -143,8 +145,8 @@ def test_a_spark_that_ignores_manifests_reads_the_same(spark: SparkSession, stor
     spark.conf.set("spark.sql.streaming.fileStreamSink.ignoreMetadata", "true")
     try:
         schema = schema_of(spark, "id long")
-        assert scan(spark, storage, [add], schema).count() == 2
-        assert scan(spark, storage, [], schema).count() == 0
+        assert scan(spark, storage, list_of_adds([add]), schema).count() == 2
+        assert scan(spark, storage, list_of_adds([]), schema).count() == 0
     finally:
         spark.conf.unset("spark.sql.streaming.fileStreamSink.ignoreMetadata")
 
@@ -161,7 +163,7 @@ def test_partition_columns_that_files_lack_come_from_the_log(
         partition_values={"p": "2"},
         tags={"partitionColumns": "stored"},
     )
-    rows = scan(spark, storage, [bare, stored], schema_of(spark, "id long, p int"), ["p"]).collect()
+    rows = scan(spark, storage, list_of_adds([bare, stored]), schema_of(spark, "id long, p int"), ["p"]).collect()
     assert sorted((row.id, row.p) for row in rows) == [(1, 1), (2, 2)]
 
 
@@ -169,7 +171,7 @@ def test_an_unknown_way_is_refused(spark: SparkSession, storage: Storage) -> Non
     spark.conf.set(SCAN_CONF, "fast")
     try:
         with pytest.raises(InvalidRequest, match="auto, native or arrow"):
-            scan(spark, storage, [], schema_of(spark, "id long"))
+            scan(spark, storage, list_of_adds([]), schema_of(spark, "id long"))
     finally:
         spark.conf.unset(SCAN_CONF)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -20,9 +19,6 @@ import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
-
-from msgspec import Struct
 
 PREFIX = "tarnlog-scans-"
 STALE_SECONDS = 7 * 24 * 3600
@@ -32,35 +28,20 @@ _lock = threading.Lock()
 _folders: dict[str, Path] = {}
 
 
-class ScanFile(Struct, frozen=True):
-    """A file to scan: its place as a URI that is not encoded, and its size, which Spark splits by."""
-
-    uri: str
-    size: int
-    modified: int = 0
-
-
-def write_manifest(files: Iterable[ScanFile], *, parent: str | None = None) -> str:
+def write_manifest(lines: Iterable[str], *, parent: str | None = None) -> str:
     """Write the list; returns the folder to hand to `spark.read.parquet`. Costs a small file and a line for each."""
     folder = _folder(parent) / uuid.uuid4().hex
     (folder / "_spark_metadata").mkdir(parents=True)
-    lines = ["v1", *(_line(file) for file in files)]
-    (folder / "_spark_metadata" / "0").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "_spark_metadata" / "0").write_text("\n".join(["v1", *lines]), encoding="utf-8")
     return str(folder)
 
 
-def _line(file: ScanFile) -> str:
-    scheme, found, rest = file.uri.partition("://")
-    entry = {
-        "path": f"{scheme}://{quote(rest)}" if found else "file://" + quote(file.uri),
-        "size": file.size,
-        "isDir": False,
-        "modificationTime": file.modified,
-        "blockReplication": 1,
-        "blockSize": _BLOCK,
-        "action": "add",
-    }
-    return json.dumps(entry, separators=(",", ":"))
+def manifest_line(uri: str, size: int, modified: int) -> str:
+    """The line of a file. The URI is percent-encoded, so that nothing in it needs an escape; Spark splits by size."""
+    return (
+        f'{{"path":"{uri}","size":{size},"isDir":false,"modificationTime":{modified},"blockReplication":1,'
+        f'"blockSize":{_BLOCK},"action":"add"}}'
+    )
 
 
 def _folder(parent: str | None) -> Path:

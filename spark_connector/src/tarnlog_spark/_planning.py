@@ -1,26 +1,49 @@
-"""Which files a read takes: the one place that asks the service for them."""
+"""Which files a read takes: the one place that asks the service for them.
+
+A plan comes as one Arrow table, and for a scan it stays one: a hundred thousand files as objects would take longer to
+make than to plan.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
+import pyarrow as pa
 
 from tarnlog import Client, InvalidRequest, Reads
+from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import to_builtins
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan:
     """The files of one version that may hold matching rows, and the table as it was then.
 
     `reads` is what a commit that rests on this plan must declare.
     """
 
-    version: int
-    meta_data: MetaData
-    files: tuple[Add, ...]
-    reads: Reads = Reads(whole_table=True)
+    def __init__(
+        self,
+        *,
+        version: int,
+        meta_data: MetaData,
+        listing: pa.Table | None = None,
+        files: tuple[Add, ...] = (),
+        reads: Reads | None = None,
+    ) -> None:
+        self.version = version
+        self.meta_data = meta_data
+        self.listing = listing
+        self.reads = reads or Reads(whole_table=True)
+        self._given = files
+
+    @cached_property
+    def files(self) -> tuple[Add, ...]:
+        """The files as actions; made when they are first asked for."""
+        if self.listing is None:
+            return self._given
+        return tuple(add for batch in self.listing.to_batches() for add in adds_of(batch))
 
 
 def plan_files(
@@ -37,10 +60,10 @@ def plan_files(
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
     try:
-        plan = client.plan(table, filter, version=snapshot.version)
+        plan = client.plan_arrow(table, filter, version=snapshot.version)
     except InvalidRequest as error:
         if filter is None or error.slug != "filter-invalid":
             raise
-        plan = client.plan(table, version=snapshot.version)
+        plan = client.plan_arrow(table, version=snapshot.version)
     reads = Reads(whole_table=True) if plan.filter is None else Reads(filters=(to_builtins(plan.filter),))
-    return Plan(version=snapshot.version, meta_data=snapshot.meta_data, files=plan.files, reads=reads)
+    return Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=plan.files, reads=reads)

@@ -7,20 +7,21 @@ manifests go when Spark's driver runs on another machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
 from tarnlog import InvalidRequest
-from tarnlog.protocol.actions import Add
 from tarnlog.protocol.schema import parse_schema
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._arrow_types import arrow_schema
-from tarnlog_spark._files import added, shared_out
-from tarnlog_spark._manifests import ScanFile, write_manifest
+from tarnlog_spark._files import shared_out
+from tarnlog_spark._manifests import manifest_line, write_manifest
 from tarnlog_spark._options import Splits
+from tarnlog_spark._scan_lists import ScanList
 from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=-]+|%[0-9A-Fa-f]{2})*"
+_PLAIN_PATH = re.compile(rf"{_NAME}(?:/{_NAME})*", re.ASCII)
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
 """The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
@@ -39,7 +42,7 @@ ROW = "_tarnlog_row"
 def scan(
     spark: SparkSession,
     storage: Storage,
-    files: Sequence[Add],
+    files: ScanList,
     schema: StructType,
     partition_columns: Sequence[str] = (),
 ) -> DataFrame:
@@ -52,7 +55,7 @@ def scan(
 def scan_rows(
     spark: SparkSession,
     storage: Storage,
-    files: Sequence[Add],
+    files: ScanList,
     schema: StructType,
     partition_columns: Sequence[str] = (),
 ) -> DataFrame:
@@ -74,25 +77,30 @@ def file_place(text: str) -> str:
     return "/" + unquote(text.removeprefix("file:")).lstrip("/") if text.startswith("file:") else text
 
 
-def _native(spark: SparkSession, storage: Storage, files: Sequence[Add], schema: StructType) -> DataFrame:
+def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
     reader = spark.read.schema(schema)
     scheme = _spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
-        if not files:
+        if not files.paths:
             return spark.createDataFrame([], schema)
-        return reader.parquet(*(scheme + storage.path(file.path) for file in files))
-    listed = (ScanFile(scheme + storage.path(file.path), file.size, file.modification_time) for file in files)
-    folder = write_manifest(listed, parent=_conf(spark, FOLDER_CONF, "") or None)
+        return reader.parquet(*(scheme + storage.path(path) for path in files.paths))
+    folder = write_manifest(_lines(storage, scheme, files), parent=_conf(spark, FOLDER_CONF, "") or None)
     return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
 
 
-def _by_arrow(
-    spark: SparkSession, storage: Storage, files: Sequence[Add], schema: StructType, *, places: bool
-) -> DataFrame:
+def _lines(storage: Storage, scheme: str, files: ScanList) -> Iterator[str]:
+    """Paths of the log are encoded URI references already; only one that is written oddly is taken apart."""
+    root = scheme + quote(storage.path("x")[:-1])
+    for path, size, modified in zip(files.paths, files.sizes, files.modified, strict=True):
+        uri = root + path if _PLAIN_PATH.fullmatch(path) else scheme + quote(storage.path(path))
+        yield manifest_line(uri, size, modified)
+
+
+def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, *, places: bool) -> DataFrame:
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    shares = shared_out(map(added, files), Splits())
+    shares = shared_out(files.data_files(), Splits())
     groups = [[(file.path, file.partition_values) for file in share] for share in shares]
     wanted = arrow_schema(parse_schema(schema.jsonValue()))
     shown = StructType(list(schema.fields))
@@ -123,13 +131,13 @@ def _batches(
             yield batch
 
 
-def _is_native(spark: SparkSession, storage: Storage, files: Sequence[Add], partition_columns: Sequence[str]) -> bool:
+def _is_native(spark: SparkSession, storage: Storage, files: ScanList, partition_columns: Sequence[str]) -> bool:
     way = _conf(spark, SCAN_CONF, "auto").lower()
     if way not in ("auto", "native", "arrow"):
         raise InvalidRequest(f"{SCAN_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
     if way != "auto":
         return way == "native"
-    if partition_columns and not all((file.tags or {}).get("partitionColumns") == "stored" for file in files):
+    if partition_columns and not files.stored:
         return False
     return _scheme(storage) == "file" or (_scheme(storage) in ("s3", "s3a") and _has_s3a(spark))
 

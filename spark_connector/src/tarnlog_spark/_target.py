@@ -15,6 +15,7 @@ from tarnlog.protocol.actions import Add
 from tarnlog_spark._errors import ConflictError, SchemaMismatch
 from tarnlog_spark._options import Place
 from tarnlog_spark._planning import Plan, plan_files
+from tarnlog_spark._scan_lists import ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_rows
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
@@ -92,7 +93,6 @@ class Pinned:
     def __init__(self, target: Target, plan: Plan) -> None:
         self.target = target
         self.plan = plan
-        self.files = plan.files
         self.version = plan.version
         self.meta_data = plan.meta_data
         self.partition_columns = plan.meta_data.partition_columns
@@ -105,15 +105,23 @@ class Pinned:
 
         return StructType.fromJson(json.loads(self.meta_data.schema_string))
 
+    @property
+    def files(self) -> tuple[Add, ...]:
+        """The planned files."""
+        return self.plan.files
+
     def rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows of the files, by default of all that were planned."""
-        chosen = self.files if files is None else files
-        return scan(self.target.spark, self.storage, chosen, self.schema, self.partition_columns)
+        return scan(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
 
     def placed_rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows, each with its file and its place in it."""
-        chosen = self.files if files is None else files
-        return scan_rows(self.target.spark, self.storage, chosen, self.schema, self.partition_columns)
+        return scan_rows(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+
+    def _listed(self, files: Sequence[Add] | None) -> ScanList:
+        if files is None and self.plan.listing is not None:
+            return list_of_plan(self.plan.listing)
+        return list_of_adds(self.files if files is None else files)
 
     def matches(self, condition: Column) -> dict[str, int]:
         """How many rows of each file, by its path in the log, make the condition true. Files without any are absent."""
