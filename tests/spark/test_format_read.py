@@ -67,7 +67,8 @@ def test_versions_and_times(reads: Reads, client: Client, name: str) -> None:
     assert reads.ids(name, timestampAsOf=first.timestamp) == [1, 2, 3]
     frame = reads.frame(name)
     table.add([5])
-    assert frame.count() == 5, "a read without a version is planned by each query"
+    assert frame.count() == frame.count() == 4, "a DataFrame stays at the version at which it was made"
+    assert reads.frame(name).count() == 5
     assert "newest" in reads.fails(name, versionAsOf=99)
     assert "there is no table" in reads.fails("no.where")
     assert "did you mean versionAsOf" in reads.fails(name, versionAsOff=1)
@@ -88,28 +89,47 @@ def test_columns_types_and_schemas(reads: Reads, client: Client, name: str) -> N
     assert [tuple(row) for row in given.collect()] == [(None, 1)]
 
 
-def test_filters_reach_the_plan_when_spark_pushes_them(reads: Reads, client: Client, name: str) -> None:
-    """The file that a pushed filter leaves out is not there at all, so reading it would fail."""
+def test_filters_leave_out_files_and_never_rows(reads: Reads, client: Client, name: str) -> None:
+    """The file that a filter leaves out is not there at all, so reading it would fail."""
     table = HandMade(client, name)
-    table.add([1, 2])
+    table.add([1, 2, 3])
     gone = table.file([100, 200])
     table.commit(gone)
     (table.location / gone.path).unlink()
+    assert reads.ids(name, filter="id < 3 AND day = 'a'") == [1, 2], "the option decides which rows there are"
+    assert [row.day for row in reads.frame(name, filter="id = 2", columns="day").collect()] == ["a"]
+    assert "nope" in reads.fails(name, filter="nope = 1")
     conf = "spark.sql.python.filterPushdown.enabled"
-    frame = reads.frame(name)
-    assert "is gone" in reads.fails(name)
     reads.spark.conf.set(conf, "true")
     try:
         for condition in ("id < 50", "id IN (1, 7)", "id = 1 AND day IS NOT NULL", "NOT (id > 20) AND day LIKE 'a%'"):
-            assert frame.where(condition).where("id = 1").count() == 1, condition
+            frame = reads.frame(name, pushFilters="true").where(condition).where("id = 1")
+            assert frame.count() == 1, condition
         with pytest.raises(Exception, match="is gone"):
-            frame.where("id > 50 OR id < 3").collect()
+            reads.frame(name, pushFilters="true").where("id > 50 OR id < 3").collect()
         with pytest.raises(Exception, match="is gone"):
-            frame.collect()
+            reads.frame(name).where("id < 50").collect()
     finally:
         reads.spark.conf.unset(conf)
     with pytest.raises(Exception, match="is gone"):
-        frame.where("id < 50").collect()
+        reads.frame(name, pushFilters="true").where("id < 50").collect()
+
+
+def test_queries_over_one_frame_do_not_share_their_filters(reads: Reads, client: Client, name: str) -> None:
+    """Spark keeps what the last query pushed for all of them; that must not cost rows."""
+    table = HandMade(client, name)
+    table.add([1, 2])
+    table.add([100, 200])
+    conf = "spark.sql.python.filterPushdown.enabled"
+    reads.spark.conf.set(conf, "true")
+    try:
+        frame = reads.frame(name)
+        assert frame.where("id < 50").count() == 2
+        assert frame.count() == 4
+        both = frame.where("id < 50").union(frame.where("id > 150"))
+        assert sorted(row.id for row in both.collect()) == [1, 2, 200]
+    finally:
+        reads.spark.conf.unset(conf)
 
 
 def test_the_change_feed(reads: Reads, client: Client, name: str) -> None:
@@ -144,11 +164,11 @@ def test_the_change_feed(reads: Reads, client: Client, name: str) -> None:
 def test_sql_through_views(reads: Reads, client: Client, name: str) -> None:
     table = HandMade(client, name)
     table.add([1, 2])
+    table.add([3])
     for view, version in (("newest_rows", None), ("first_rows", 1)):
         options = {"table": name, "url": reads.url, **({} if version is None else {"versionAsOf": str(version)})}
         listed = ", ".join(f"'{key}' '{value}'" for key, value in options.items())
         reads.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} USING tarnlog OPTIONS ({listed})")
-    table.add([3])
     counts = reads.spark.sql("SELECT (SELECT count(*) FROM newest_rows), (SELECT count(*) FROM first_rows)").collect()
     assert tuple(counts[0]) == (3, 2)
 

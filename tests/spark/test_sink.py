@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +16,10 @@ from tarnlog.testing import FakeTarnlog
 from tarnlog_server.codec.sql_filter import parse_sql_filter
 from tarnlog_spark import _sink
 from tarnlog_spark._errors import ConflictError, ConstraintError, SchemaMismatch
-from tarnlog_spark._format_writers import query_id
-from tarnlog_spark._options import Place
+from tarnlog_spark._format_writers import query_id, table_writer
+from tarnlog_spark._options import Place, WriteOptions
 from tarnlog_spark._sink import Prepared, Wish, finish, is_done, prepare
-from tarnlog_spark._writing import write_batches
+from tarnlog_spark._writing import decode_message, write_batches
 
 ROWS = StructType([StructField("id", LongType()), StructField("day", StringType())])
 
@@ -130,13 +131,28 @@ def test_a_conflict_names_its_winner_and_takes_its_files_along(sink: Sink) -> No
     assert sink.on_disk(files) == [False]
 
 
-def test_a_batch_that_comes_again_changes_nothing(sink: Sink) -> None:
-    (first,) = sink.write((1, "a"), txn=Txn(app_id="q", version=4))
-    assert is_done(sink.client, "a.t", ("q", 4))
-    assert not is_done(sink.client, "a.t", ("q", 5))
-    again = sink.write((1, "a"), txn=Txn(app_id="q", version=4))
+@pytest.mark.parametrize("batch", [0, 4])
+def test_a_batch_that_comes_again_changes_nothing(sink: Sink, batch: int) -> None:
+    (first,) = sink.write((1, "a"), txn=Txn(app_id="q", version=batch))
+    assert is_done(sink.client, "a.t", ("q", batch))
+    assert not is_done(sink.client, "a.t", ("q", batch + 1))
+    again = sink.write((1, "a"), txn=Txn(app_id="q", version=batch))
     assert sink.live == paths(first)
     assert sink.on_disk([first, *again]) == [True, False]
+
+
+def test_only_the_files_of_winning_attempts_are_committed(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark hands over one message a task; what other attempts wrote stays where it is, for vacuum."""
+    monkeypatch.setattr(Place, "client", lambda self: contextlib.nullcontext(sink.fake))
+    writer = table_writer(WriteOptions(place=Place(table="a.t")), ROWS, overwrite=False)
+    batches = pa.table({"id": [1, 2], "day": ["a", "b"]}).to_batches()
+    lost, won = writer.write(iter(batches)), writer.write(iter(batches))
+    assert len(sink.fake.sessions("a.t")) == 1
+    writer.commit([won, None])
+    assert sink.live == {decode_message(text).path for text in won.adds}
+    writer.abort([lost, won])
+    assert sink.on_disk([decode_message(text) for text in (*lost.adds, *won.adds)]) == [True] * 4
+    assert not sink.fake.sessions("a.t")
 
 
 def test_schemas(sink: Sink) -> None:

@@ -1,6 +1,8 @@
 """Batch reads: a snapshot, or the changes of a range of versions.
 
-A read without a version is planned anew by each query, on the newest version; versionAsOf makes it stand still.
+Spark plans a DataFrame of such a source once and keeps that plan for all queries over it. So a DataFrame stays at the
+version at which it was made, and filters that one query pushes must not leave out files that another one needs: they
+are taken only where the option pushFilters says that there is no other. The option filter is part of the DataFrame.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tarnlog.protocol.predicates import Predicate, to_builtins
+from tarnlog.protocol.predicates import And, Predicate, to_builtins
 from tarnlog_spark._changes import feed_files, feed_range
-from tarnlog_spark._files import DataFile, added
+from tarnlog_spark._files import added
 from tarnlog_spark._filters import predicate_of
 from tarnlog_spark._options import ReadOptions
 from tarnlog_spark._planning import plan_files
-from tarnlog_spark._reading import partitions_of, read_partition
+from tarnlog_spark._reading import partitions_of, read_partition, rows_matching
+from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,22 +38,31 @@ class TableReader(DataSourceReader):
         self.predicate: Predicate | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        place = self.options.place
+        place, splits = self.options.place, self.options.splits
         with place.client() as client:
             storage = place.storage(client.get_table(place.table).location)
-            return partitions_of(storage, self._files(client), self.options.splits)
+            if self.options.feed.changes:
+                first, last = feed_range(client, place.table, self.options.feed)
+                found = feed_files(client, place.table, first, last)
+                return partitions_of(storage, (file for version in found for file in version.files), splits)
+            return self._snapshot(client, storage)
+
+    def _snapshot(self, client: Client, storage: Storage) -> Sequence[InputPartition]:
+        table, version, timestamp = self.options.place.table, self.options.version, self.options.timestamp
+        rows, parts = None, [] if self.predicate is None else [self.predicate]
+        if self.options.filter is not None:
+            # Refused here when it cannot be understood: it decides which rows there are.
+            own = client.plan(table, self.options.filter, version=version, timestamp=timestamp)
+            assert own.filter is not None
+            version, timestamp = own.version, None
+            rows = rows_matching(own.filter, client.snapshot(table, version=version).meta_data)
+            parts.append(own.filter)
+        asked = to_builtins(And(tuple(parts))) if parts else None
+        plan = plan_files(client, table, filter=asked, version=version, timestamp=timestamp)
+        return partitions_of(storage, map(added, plan.files), self.options.splits, rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self.schema, feed=self.options.feed.changes)
-
-    def _files(self, client: Client) -> Iterable[DataFile]:
-        table, feed = self.options.place.table, self.options.feed
-        if feed.changes:
-            first, last = feed_range(client, table, feed)
-            return (file for version in feed_files(client, table, first, last) for file in version.files)
-        asked = None if self.predicate is None else to_builtins(self.predicate)
-        plan = plan_files(client, table, filter=asked, version=self.options.version, timestamp=self.options.timestamp)
-        return map(added, plan.files)
 
 
 class FilteringReader(TableReader):

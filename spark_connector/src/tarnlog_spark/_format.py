@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -29,13 +30,18 @@ class TarnlogFormat(DataSource):
         found = _options.schema_options(self.options)
         with found.place.client() as client:
             snapshot = client.snapshot(found.place.table, version=found.version, timestamp=found.timestamp)
-        # Kept with the source: a stream whose schema was not given goes by the table's, and notices when it changes.
+        # Both are kept with the source: a batch stays at this version, and a stream whose schema was not given goes by
+        # the table's and notices when it changes.
         self.follows_schema = not found.columns
+        self.version = snapshot.version
         return table_schema(snapshot.meta_data, found.columns, feed=found.feed.changes)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        kind = FilteringReader if asked_for_filters() else TableReader
-        return kind(_options.read_options(self.options), schema)
+        options = _options.read_options(self.options)
+        if options.timestamp is None and options.version is None and not options.feed.changes:
+            options = msgspec.structs.replace(options, version=getattr(self, "version", None))
+        kind = FilteringReader if options.push_filters and asked_for_filters() else TableReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         options = _options.stream_options(self.options)

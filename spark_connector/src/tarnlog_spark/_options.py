@@ -25,7 +25,7 @@ _S3 = ("s3.endpoint", "s3.region", "s3.accessKey", "s3.secretKey", "s3.sessionTo
 _PLACE = ("path", "table", "url", "apiKey", *_S3)
 _SPLITS = ("maxPartitionBytes", "parallelism")
 _FEED = ("readChangeFeed", "startingVersion", "startingTimestamp")
-_BATCH = ("versionAsOf", "timestampAsOf", "columns", "endingVersion", "endingTimestamp")
+_BATCH = ("versionAsOf", "timestampAsOf", "columns", "filter", "pushFilters", "endingVersion", "endingTimestamp")
 _STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "skipChangeCommits")
 _OVERWRITE = ("overwriteSchema", "replaceWhere", "partitionOverwriteMode")
 _WRITE = ("mergeSchema", "partitionBy", "txnAppId", "txnVersion", *_OVERWRITE)
@@ -86,6 +86,8 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     version: int | None = None
     timestamp: int | None = None
     columns: tuple[str, ...] = ()
+    filter: str | None = None
+    push_filters: bool = False
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
@@ -241,6 +243,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             raise option_error("readChangeFeed reads a range: use startingVersion and endingVersion, not versionAsOf.")
         if feed.starting_version is None and feed.starting_timestamp is None:
             raise option_error("readChangeFeed needs startingVersion or startingTimestamp.")
+        if found.filter is not None:
+            raise option_error("readChangeFeed takes no filter: use where() on what it gives.")
         if feed.starting_version == LATEST:
             raise option_error("startingVersion latest is for streams: give a number.")
     elif feed != Feed():
@@ -257,6 +261,8 @@ def _read(given: _Given) -> ReadOptions:
         version=given.number("versionAsOf"),
         timestamp=given.moment("timestampAsOf"),
         columns=given.names("columns"),
+        filter=given.text("filter"),
+        push_filters=given.flag("pushFilters"),
     )
 
 

@@ -110,7 +110,8 @@ def finish(client: Client, prepared: Prepared, files: Sequence[Add], txn: Txn | 
         try:
             commit_job(client, job, actions)
         except ConflictError as error:
-            if txn is None or error.rule != "txn" or (error.last_txn_version or -1) < txn.version:
+            last = error.last_txn_version
+            if txn is None or error.rule != "txn" or last is None or last < txn.version:
                 raise
             discard(prepared.task.storage, files)
 
