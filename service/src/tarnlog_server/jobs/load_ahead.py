@@ -10,6 +10,8 @@ from tarnlog_server.ports.world import World
 
 PLANNING = ("tarnlog_server.codec.sql_filter", "datafusion")
 """The reader of SQL filters, and the decoder of large states where it is installed."""
+PAUSE_SECONDS = 2.0
+"""Between the two: whoever has just started has other things to do, and an index may have states decoded already."""
 _log = structlog.get_logger("tarnlog.jobs")
 
 
@@ -20,3 +22,4 @@ async def load_ahead(world: World) -> None:
             await world.run_blocking(lambda name=name: importlib.import_module(name))  # type: ignore[misc]
         except ImportError as error:
             _log.debug("not loaded", module=name, reason=str(error))
+        await world.sleep(PAUSE_SECONDS)
