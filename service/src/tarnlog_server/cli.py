@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+import tarnlog_server.adapters.allocator  # noqa: F401  # first: it has to be there before Arrow is loaded
 from tarnlog_server.api.http_protocol import BoundedHttp
 from tarnlog_server.bootstrap import Service
 from tarnlog_server.settings import BadSettings, Settings, load_settings
