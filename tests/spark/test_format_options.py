@@ -77,4 +77,4 @@ def test_values_are_read_as_people_write_them() -> None:
     assert stream.feed == Feed(starting_version=LATEST)
     assert _options.stream_options(T).max_files == 1000
     assert _options.write_options({**T, "txnappid": "a", "txnversion": "4"}, overwrite=False).txn == ("a", 4)
-    assert _options.sink_options({**T, "checkpointlocation": "/c"}).checkpoint == "/c"
+    assert _options.sink_options({**T, "checkpointlocation": "/c", "queryname": "q"}).checkpoint == "/c"

@@ -39,6 +39,7 @@ class Pipe:
         return (
             writer.options(url=self.url, **self.options)
             .option("checkpointLocation", str(self.home))
+            .queryName(f"into {self.sink}")
             .trigger(availableNow=True)
             .start(self.sink)
         )

@@ -29,7 +29,7 @@ _BATCH = ("versionAsOf", "timestampAsOf", "columns", "filter", "pushFilters", "e
 _STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "skipChangeCommits")
 _OVERWRITE = ("overwriteSchema", "replaceWhere", "partitionOverwriteMode")
 _WRITE = ("mergeSchema", "partitionBy", "txnAppId", "txnVersion", *_OVERWRITE)
-_SINK = ("mergeSchema", "txnAppId", "checkpointLocation", "partitionBy")
+_SINK = ("mergeSchema", "txnAppId", "checkpointLocation", "partitionBy", "queryName")  # Spark hands the last one over
 
 KNOWN: dict[str, tuple[str, ...]] = {
     "read": (*_PLACE, *_SPLITS, *_FEED, *_BATCH),
