@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +20,9 @@ import pytest
 from tarnlog import Add, Client, Corrupt, InvalidRequest, raise_for_outcome
 from tarnlog._arrow_schema import partition_scalar
 from tests.servers import S3Server
-from tests.service_process import running_service
+from tests.service_process import ServiceProcess, running_service, start_service
+
+__all__ = ["start_service"]  # a fixture
 
 
 def column(name: str, kind: str) -> dict[str, Any]:
@@ -200,7 +202,12 @@ def test_partition_values_that_are_none(text: str, kind: pa.DataType) -> None:
 
 
 @pytest.mark.s3
-def test_rows_on_s3(s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_on_s3(
+    s3_server: S3Server,
+    s3_bucket: str,
+    start_service: Callable[..., ServiceProcess],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     environment = s3_server.environment()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -210,7 +217,7 @@ def test_rows_on_s3(s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.Mon
         endpoint_override=s3_server.endpoint,
         region=s3_server.region,
     )
-    with running_service(f"s3://{s3_bucket}/rows", env=environment) as service, Client(service.url) as client:
+    with Client(start_service(f"s3://{s3_bucket}/rows", environment).url) as client:
         info = client.create_table("db.rows", SCHEMA, partition_by=["day"])
         for number in range(3):
             added_file = written(filesystem, info.location.removeprefix("s3://"), number)
