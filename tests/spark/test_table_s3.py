@@ -46,3 +46,9 @@ def test_everything_without_a_jar(
     assert Counter(row.id for row in table.read(version=1).collect()) == Counter(range(6))
     with Client(service.url) as client:
         assert client.sessions(table.name) == ()
+
+    form = {"url": service.url, **keys}
+    more = spark.createDataFrame([(99, "z")], "id long, p string")
+    more.write.format("tarnlog").mode("append").options(**form).save(name)
+    found = spark.read.format("tarnlog").options(**form, filter="p = 'z' OR id = 11").load(name)
+    assert sorted(row.id for row in found.collect()) == [11, 99]
