@@ -20,6 +20,8 @@ from bench.samples import Sample
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = {
     "lake": ("deltalake==1.6.6", "pyiceberg[sql-postgres]==0.12.0", "pyarrow==26.0.1"),
+    "delta-spark": ("pyspark==4.2.0",),
+    "iceberg-spark": ("pyspark==4.1.1",),
     "duck": ("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "duckdb-extension-postgres-scanner==1.5.5"),
 }
 
