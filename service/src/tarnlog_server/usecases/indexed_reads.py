@@ -22,6 +22,10 @@ from tarnlog_server.usecases.live_table import LiveTable
 T = TypeVar("T")
 
 
+class _Missing(Exception):
+    """Rows that were there before are not. Whether that is wrong shows when the table is attached again."""
+
+
 class VersionCommits(Struct, frozen=True):
     """The commits of one version. A version always has some: only other writers leave none, and they are not here."""
 
@@ -43,7 +47,7 @@ class IndexedReads:
         async def find(index: Index) -> list[VersionCommits] | None:
             rows = await index.history(live.location, first, last)
             if [row.version for row in rows] != list(range(first, last + 1)):
-                raise IndexWrong(f"versions {first} to {last} should be there, and {len(rows)} are")
+                raise _Missing
             return [VersionCommits(row.version, row.timestamp, commits_of(live.location, row)) for row in rows]
 
         return await self._asked("history", live, find, lambda known: known.first <= first and last <= known.last)
@@ -70,7 +74,10 @@ class IndexedReads:
             if place is None:
                 return None
             version, seq = place
-            for row in await index.history(live.location, version, version):
+            rows = await index.history(live.location, version, version)
+            if not rows:
+                raise _Missing
+            for row in rows:
                 for commit in commits_of(live.location, row):
                     if (commit.commit_id, commit.seq) == (commit_id, seq):
                         return Known(version, seq, row.timestamp, commit.request_hash)
@@ -95,5 +102,7 @@ class IndexedReads:
                 found = await guard.read(kind, find)
             except IndexWrong as error:
                 self._ingest.distrust(live, str(error))
+            except _Missing:
+                self._ingest.look_again(live)
         self._telemetry.index_lookup(kind, found is not None)
         return found

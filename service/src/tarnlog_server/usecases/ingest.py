@@ -74,6 +74,11 @@ class Ingest:
         self._wrong.add(live.location)
         self.changed(live)
 
+    def look_again(self, live: LiveTable) -> None:
+        """Rows are not where they were: another replica may have begun the table anew, so it is attached again."""
+        self._attached.pop(live, None)
+        self.changed(live)
+
     async def hold(self, live: LiveTable) -> None:
         """Leave a table to the caller, until `release`. Waits for what is being put at the moment."""
         self._held.add(live.location)
