@@ -263,6 +263,19 @@ def test_for_path_and_what_is_not_there(spark: SparkSession, table: Table, clien
     assert Table.create(spark, table.name, "id long", url=url, if_not_exists=True).version == 1
 
 
+def test_a_table_that_is_made_again_is_another_table(spark: SparkSession, table: Table, client: Client) -> None:
+    """A handle that outlives a drop writes to where the new table lies."""
+    table.write(numbers(spark, 1))
+    client.drop_table(table.name)
+    with pytest.raises(NotFound):
+        table.read()
+    Table.create(spark, table.name, "id long, p int, v string", partition_by=["p"], url=client.url)
+    table.write(numbers(spark, 2))
+    assert rows_of(table.read()) == expected(2)
+    folder = Path(client.get_table(table.name).location.removeprefix("file://"))
+    assert [path.parent.name for path in folder.glob("p=*/*.parquet")] == ["p=0"]
+
+
 def test_vacuum_is_a_dry_run_unless_told(spark: SparkSession, table: Table, client: Client) -> None:
     table.write(numbers(spark, 1))
     folder = Path(client.get_table(table.name).location.removeprefix("file://"))

@@ -67,6 +67,8 @@ class Target:
         else:
             found = self.client.snapshot(self.table, version=version, timestamp=timestamp)
             plan = Plan(version=found.version, meta_data=found.meta_data, files=())
+        if plan.meta_data.id != self.info.id:
+            del self.info  # it was dropped and made again since, and lies somewhere else
         provider = plan.meta_data.format.provider
         if provider.lower() != "parquet":
             raise InvalidRequest(
