@@ -154,7 +154,7 @@ def uv_calls(clone: Path) -> int:
 
 def test_dev_installs_once_and_again_when_the_lock_changes(bare_clone: Path) -> None:
     first = run_in(bare_clone, bare_clone / "dev", "demo", "two words")
-    assert first.stdout.splitlines()[:3] == ["[-m]", "[tarnlog_server.demo]", "[two words]"], first.stderr
+    assert first.stdout.splitlines()[:3] == ["[-m]", "[tarnlog_spark.demo]", "[two words]"], first.stderr
     assert "installing into .venv with uv" in first.stderr
     second = run_in(bare_clone, bare_clone / "dev", "demo")
     assert second.stderr == ""
