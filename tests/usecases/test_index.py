@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import random
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -21,7 +24,7 @@ from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.history import CommitView
 from tarnlog_server.usecases.index_guard import GuardSettings
-from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, files, refused, together
+from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, files, refused, together, version_key
 from tests.usecases.unreliable_index import UnreliableIndex
 
 SMALL = CommitterSettings(window=Window(versions=4, weight=100_000, snapshots=2, recent_ids=4))
@@ -233,6 +236,33 @@ async def test_commits_and_reads_go_on_while_it_is_down_and_it_catches_up(place:
     assert place.sound()
 
 
+async def test_a_table_that_is_closed_while_the_index_is_away_takes_no_memory(place: Place) -> None:
+    replica = place.replica()
+    await filled(replica, 3)
+    place.index.down = True
+    await commit(replica, add_line("meanwhile"))
+    writing = asyncio.create_task(flush(replica))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert _state(replica) == "degraded"
+    closed = weakref.ref((await replica.open_tables.get(ORDERS)).live)
+    replica.open_tables.max_open = 1
+    await create(replica, "sales.other")
+    assert [str(table.named.name) for table in replica.open_tables.opened()] == ["sales.other"]
+    for _ in range(100):  # tasks of the committer that end
+        await asyncio.sleep(0)
+    gc.collect()
+    assert closed() is None
+    place.index.down = False
+    await writing
+    await replica.open_tables.get(ORDERS)
+    await flush(replica)
+    assert sorted((rows.table.facts.name, rows.last) for rows in place.index.rows.values()) == [
+        ("sales.orders", 4),
+        ("sales.other", 0),
+    ]
+
+
 async def test_an_index_that_hangs_costs_one_short_wait(place: Place) -> None:
     replica = place.replica()
     await filled(replica, 10)
@@ -361,6 +391,27 @@ async def test_rows_of_another_log_at_the_same_place_are_not_believed(place: Pla
     assert place.rows.last == 1
     assert await history(mine) == await history(place.plain())
     await other.warehouse.close()
+
+
+async def test_versions_that_storage_lost_are_not_told_by_the_index(place: Place) -> None:
+    """A warehouse that was restored from an older copy: what the index holds beyond its log is of another past."""
+    first = place.replica()
+    await filled(first, 10)
+    log = place.warehouse.log(await first.tables.describe(ORDERS))
+    lost = (await history(first, first=8, last=8))[0].commit_id
+    assert lost is not None
+    for version in range(7, 11):
+        await place.warehouse.store.delete(version_key(log, version))
+    second = place.replica()
+    await second.open_tables.get(ORDERS)
+    await flush(second)
+    for number in range(9):
+        await commit(second, add_line(f"another-{number}"))
+    await flush(second)
+    assert place.sound()
+    assert await history(second) == await history(place.plain())
+    with refused("commit-not-found"):
+        await second.commits.status(ORDERS, lost)
 
 
 async def test_a_table_that_is_dropped_is_forgotten(place: Place) -> None:

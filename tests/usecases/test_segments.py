@@ -93,6 +93,9 @@ async def test_a_segment_that_was_altered_is_not_believed(place: Place, field: s
     second = await place.started()
     assert await planned(second) == expected
     assert place.manifest_reads()
+    assert second.segments is not None
+    await second.segments.flush()
+    assert place.segments.kept == {sha256: kept}, "it is put again as it was"
 
 
 async def test_opening_reads_the_manifests_themselves(place: Place) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tarnlog_server.codec.index_rows import change_of
 from tarnlog_server.codec.version_file import CorruptObject
@@ -50,6 +50,9 @@ class Ingest:
         self._world = world
         self._telemetry = telemetry or Telemetry()
         self._changed: dict[str, LiveTable] = {}
+        self._put_off: WeakValueDictionary[str, LiveTable] = WeakValueDictionary()
+        """Tables that changed while the index is away. One that is closed meanwhile is let go, with all its memory:
+        what is missing of it is put when it is opened again."""
         self._wake = asyncio.Event()
         guard.on_failure = self._wake.set
         self._attached: WeakKeyDictionary[LiveTable, IndexedTable] = WeakKeyDictionary()
@@ -59,7 +62,10 @@ class Ingest:
 
     def changed(self, live: LiveTable) -> None:
         """A table applied a version, or was opened. All that a commit pays for the index."""
-        self._changed[live.location] = live
+        if self.guard.state == "degraded":
+            self._put_off[live.location] = live
+        else:
+            self._changed[live.location] = live
         self._wake.set()
 
     def attached(self, live: LiveTable) -> IndexedTable | None:
@@ -99,7 +105,7 @@ class Ingest:
 
     def status(self) -> IndexStatus:
         """For metrics. Costs a look at each table that waits."""
-        waiting = [live for live in self._changed.values() if live.opened]
+        waiting = [live for live in {**self._put_off, **self._changed}.values() if live.opened]
         behind = 0
         for live in waiting:
             known = self._attached.get(live)
@@ -117,28 +123,37 @@ class Ingest:
         """Put everything that is not there yet, for as long as there is something."""
         while True:
             self._wake.clear()
+            if self.guard.state != "ready":
+                self._put_off.update(self._changed)
+                self._changed = {}
             await self.guard.prepared()
+            self._changed = {**self._put_off, **self._changed}
+            self._put_off.clear()
             if not self._changed:
                 return
-            now, self._changed = self._changed, {}
-            started = self._world.monotonic()
-            rest = 0.0
-            while now:
-                location, live = now.popitem()
-                try:
-                    async with self._putting:
-                        more = await self._put_some(live)
-                    if more:
-                        self._changed.setdefault(location, live)
-                except IndexUnavailable:
-                    self._changed = {location: live, **now, **self._changed}
-                    break
-                except StoreError:
+            await self._round()
+
+    async def _round(self) -> None:
+        """Put some of every table that waits, then rest where there is more. Keeps no table in mind afterwards."""
+        now, self._changed = self._changed, {}
+        started = self._world.monotonic()
+        rest = 0.0
+        while now:
+            location, live = now.popitem()
+            try:
+                async with self._putting:
+                    more = await self._put_some(live)
+                if more:
                     self._changed.setdefault(location, live)
-                    rest = AFTER_STORE_FAULT
-            if self._changed:
-                rest = max(rest, BUSY_FACTOR * (self._world.monotonic() - started))
-                await self._world.sleep(min(rest, LONGEST_REST))
+            except IndexUnavailable:
+                self._changed = {location: live, **now, **self._changed}
+                return
+            except StoreError:
+                self._changed.setdefault(location, live)
+                rest = AFTER_STORE_FAULT
+        if self._changed:
+            rest = max(rest, BUSY_FACTOR * (self._world.monotonic() - started))
+            await self._world.sleep(min(rest, LONGEST_REST))
 
     async def _put_some(self, live: LiveTable) -> bool:
         """Put one batch of a table; whether there may be more."""
@@ -193,11 +208,10 @@ class Ingest:
         if table is None or table.last < table.first:
             return table
         counted = await self.guard.write("count", lambda index: index.count(location))
-        shared = min(table.last, live.head.version)
         if not agrees(table, counted):
             self.distrust(live, f"it counts {counted} and should have {table.first} to {table.last}")
-        elif shared < max(table.first, live.oldest) or not await self._same(live, shared):
-            self.distrust(live, f"its version {shared} is not that of the log")
+        elif table.last < live.oldest or not await self._same(live, table.last):
+            self.distrust(live, f"its version {table.last} is not that of the log")
         else:
             self._attached[live] = table
             return table
@@ -205,8 +219,13 @@ class Ingest:
         return None
 
     async def _same(self, live: LiveTable, version: int) -> bool:
-        """Whether the index tells of a version what the log tells."""
-        record = await self._record(live, version)
+        """Whether the index tells of a version what the log tells. Asked of the last one, which may be above the head:
+        other replicas write too. Where the log lacks it, storage was restored from an older copy.
+        """
+        try:
+            record = await self._record(live, version)
+        except ObjectMissing:
+            return False
         rows = await self.guard.write("history", lambda index: index.history(live.location, version, version))
         return rows == [change_of(live.location, record).row]
 

@@ -65,6 +65,8 @@ class SegmentCache:
         self._wake = asyncio.Event()
         self._known: OrderedDict[str, None] = OrderedDict()
         """SHA-256 of those that were seen there: they are not offered again."""
+        self._useless: set[str] = set()
+        """SHA-256 of those that were asked for and not there as a whole: they are put again, whatever is there."""
 
     async def find(self, info: ManifestInfo) -> list[pa.RecordBatch] | None:
         """The entries of a manifest, if the index has them whole. Costs a query, and no read of storage."""
@@ -74,8 +76,9 @@ class SegmentCache:
         segment = await self._guard.read("segment", lambda _: self._segments.get(sha256), READ_SECONDS)
         found = None if segment is None else await self._world.run_blocking(lambda: _believed(info, segment))
         self._telemetry.index_lookup("segment", found is not None)
-        if segment is not None:
-            self._see(sha256, found is not None)
+        self._see(sha256, found is not None)
+        if found is None and len(self._useless) < KNOWN:
+            self._useless.add(sha256)
         return found
 
     def offer(self, key: str, info: ManifestInfo, avro: bytes) -> None:
@@ -113,14 +116,17 @@ class SegmentCache:
         sha256, info = str(offer.info.sha256), offer.info
         if self._guard.state != "ready":
             raise IndexUnavailable("the index is not ready")
-        if await self._guard.write("segment", lambda _: self._segments.bounds([sha256])):
-            return
+        if sha256 not in self._useless:
+            there = await self._guard.write("segment", lambda _: self._segments.bounds([sha256]))
+            if there:
+                return
         data = await self._world.run_blocking(lambda: encode_segment(self._reader.read_avro(offer.avro)))
         bounds = msgspec.json.encode({"partitions": info.partition_bounds, "columns": info.column_bounds}).decode()
         digest = segment_digest(sha256, info.num_entries, data)
         segment = Segment(sha256, offer.key, info.num_entries, bounds, data, digest)
         now = self._world.now_ms()
         await self._guard.write("segment", lambda _: self._segments.put(segment, now))
+        self._useless.discard(sha256)
         await self._guard.write("segment", lambda _: self._segments.shrink(self._most_bytes))
 
     def _see(self, sha256: str, there: bool) -> None:
