@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from unittest import mock
 
 from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.plans import PlanRequest
+from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.jobs import keep_packed as keeping
 from tarnlog_server.usecases import packing
 from tarnlog_server.usecases.coordinator import Coordinator
-from tests.usecases.replicas import Warehouse, add_line, commit, create
+from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create
 
 OTHER = TableName("sales", "other")
 
@@ -44,6 +47,30 @@ async def test_tables_are_packed_and_closed_by_themselves() -> None:
         while len(replica.open_tables.opened()) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert [table.live.name for table in replica.open_tables.opened()] == [OTHER]
+    await warehouse.close()
+
+
+async def test_plans_and_snapshots_that_nobody_asks_for_again_are_let_go() -> None:
+    """A closed table would stay in memory with them."""
+    warehouse = Warehouse()
+    replica = warehouse.replica()
+    await create(replica)
+    await create(replica, "sales.other")
+    await commit(replica, add_line("f0"), add_line("f1"))
+    page = await replica.plans.page(ORDERS, PlanRequest(limit=1), None)
+    assert page.next is not None
+    replica.caches.files.put(("place", 1), (await replica.open_tables.get(ORDERS)).live.head)
+    replica.open_tables.max_open = 1
+    await replica.open_tables.get(OTHER)
+
+    def held() -> list[object]:
+        gc.collect()
+        return [one for one in gc.get_objects() if isinstance(one, FileLog) and one.live_count == 2]
+
+    async with running(replica):
+        for _ in range(1000):  # each look of the job takes two seconds of its clock
+            await asyncio.sleep(0)
+    assert held() == []
     await warehouse.close()
 
 

@@ -107,6 +107,20 @@ async def test_pages_stay_at_their_version_and_tell_the_same_ledger(planned: Api
     assert "new" in names(await plan(planned, filter="id < 100", limit=100))
 
 
+async def test_pages_end_with_their_table(planned: Api) -> None:
+    """Also where the plan is still in memory: its files may be deleted by now."""
+    first = await plan(planned, limit=3)
+    assert (await planned.delete("/v1/tables/db.t")).status_code < 300
+    asked = {"limit": 3, "cursor": first["next"], "maxStalenessSeconds": 0}
+    assert slug(await planned.post(PLAN, json=asked)) == "table-not-found"
+    await planned.create(schema=SCHEMA, partitionColumns=["day"])
+    for start in range(5):
+        await planned.post("/v1/tables/db.t/commits", json={"actions": [file(start)]})
+    answer = await planned.post(PLAN, json=asked)
+    assert slug(answer) == "request-invalid"
+    assert "created anew" in answer.json()["detail"]
+
+
 async def test_a_cursor_belongs_to_its_plan(planned: Api) -> None:
     first = await plan(planned, filter="id < 100", limit=3)
     other = await planned.post(PLAN, json={"filter": "id < 90", "limit": 3, "cursor": first["next"]})

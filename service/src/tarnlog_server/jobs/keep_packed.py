@@ -1,4 +1,5 @@
-"""Keeps open tables small in memory: packs what commits brought, and closes tables that have no room."""
+"""Keeps open tables small in memory: packs what commits brought, closes tables that have no room, and lets go of kept
+plans and snapshots once they are old."""
 
 from __future__ import annotations
 
@@ -31,3 +32,5 @@ async def keep_packed(coordinator: Coordinator) -> None:
             else:
                 _log.info("files packed", table=str(live.name), files=packed)
         await coordinator.open_tables.make_room()
+        coordinator.plans.forget_old()
+        coordinator.caches.expire()

@@ -123,6 +123,10 @@ class CountedCache(Generic[V]):
             for other in own[: max(0, len(own) + 1 - most)]:
                 self._entries.pop(other, None)
 
+    def expire(self) -> None:
+        """Let go of what is too old now: without a look, nobody would before the next entry comes."""
+        self._entries.expire()
+
     def drop(self, location: str | None = None) -> int:
         """Forget one table, or everything; how many entries went."""
         keys = [key for key in list(self._entries) if location is None or key[0] == location]
@@ -160,6 +164,11 @@ class Caches:
     def stats(self) -> dict[str, CacheStats]:
         """Every cache's statistics by name."""
         return {cache.name: cache.stats() for cache in self._all}
+
+    def expire(self) -> None:
+        """Let go of what is too old: a snapshot may hold a whole table that is closed."""
+        for cache in self._all:
+            cache.expire()
 
     def invalidate(self, location: str | None = None) -> dict[str, int]:
         """Drop everything of one table, or of all; how many entries went from each cache."""

@@ -20,6 +20,12 @@ class ColdPlans:
         self._world = world
         self.from_files = FROM_FILES
 
+    async def is_table(self, name: TableName, table_id: str, max_staleness: float | None) -> bool:
+        """Whether a name is still that of a table, as the catalog says. Costs a LIST where that is too old."""
+        age = self._tables.settings.head_max_age_seconds if max_staleness is None else max_staleness
+        named = await self._tables.catalog.find(name, age)
+        return named is not None and not named.entry.dropped and named.entry.id == table_id
+
     async def scan(
         self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None, asked: Filter
     ) -> PartialScan | None:

@@ -167,7 +167,8 @@ class Plans:
         if after is not None:
             version, timestamp = after.v, None
             kept = self._kept.get((str(name), after.v, digest, after.n))
-            if kept is not None and (kept[1].snapshot.table_id or "") == after.t:
+            same = kept is not None and (kept[1].snapshot.table_id or "") == after.t
+            if kept is not None and same and await self.cold.is_table(name, after.t, asked.max_staleness_seconds):
                 return kept[1]
         started = self._world.monotonic()
         now_ms = self._world.now_ms() if after is None else after.n
@@ -198,12 +199,16 @@ class Plans:
             ledger = Ledger(**dict(zip(Ledger.__struct_fields__, after.c, strict=True)))
         return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms)
 
-    def _keep(self, key: _Key, scan: _Scan) -> None:
+    def forget_old(self) -> None:
+        """Let go of plans whose next page nobody asked for, and with them of whole tables in memory."""
         now = self._world.monotonic()
-        self._kept[key] = (now, scan)
-        self._kept.move_to_end(key)
         for old in [key for key, (since, _) in self._kept.items() if now - since > KEPT_SECONDS]:
             del self._kept[old]
+
+    def _keep(self, key: _Key, scan: _Scan) -> None:
+        self._kept[key] = (self._world.monotonic(), scan)
+        self._kept.move_to_end(key)
+        self.forget_old()
         while len(self._kept) > KEPT_PLANS:
             self._kept.popitem(last=False)
 
