@@ -185,6 +185,8 @@ REFUSALS: list[tuple[str, str, int | None]] = [
     ("price = CAST('0.125' AS DECIMAL(10, 2))", "would round", None),
     ("price = CAST('x' AS DECIMAL(10, 2))", "decimal digits", None),
     ("id = 1e999999999", "too many digits", None),
+    ("id < 1e38", "more than 38 digits", 0),
+    ("id IN (1, -1e300)", "more than 38 digits", None),
     ("amount = 1e399", "larger than any double", 0),
     ("date = current_date()", "CURRENTDATE cannot be used", None),
     ("id BETWEEN SYMMETRIC 5 AND 1", "SYMMETRIC", 0),

@@ -19,6 +19,8 @@ from tarnlog.protocol.predicates import Scalar
 
 MAX_DIGITS = 400
 """How far a number may be from 1 in powers of ten: beyond, it is no double and no decimal."""
+MAX_WHOLE_DIGITS = 38
+"""Of a whole number in a tree: readers that get the tree back take no more."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TYPES = DataType.Type
 _WHOLE = (_TYPES.BIGINT, _TYPES.INT, _TYPES.SMALLINT, _TYPES.TINYINT)
@@ -79,6 +81,8 @@ def _spelled_number(value: Decimal, base: str) -> Scalar:
     if base == "decimal" and not whole:
         return format(value, "f")
     if whole and base not in ("float", "double"):
+        if value.adjusted() >= MAX_WHOLE_DIGITS:
+            raise NotConstant(f"the number has more than {MAX_WHOLE_DIGITS} digits: no value of the column has")
         return int(value)
     if whole and abs(value) < 2**53:
         return int(value)

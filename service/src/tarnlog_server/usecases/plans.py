@@ -186,9 +186,9 @@ class Plans:
             manifests = _manifests(table.live, snapshot, predicate)
         if after is not None:
             check_table(after.t, snapshot)
-        pruned = await self._off_loop(snapshot.num_files, lambda: prune(snapshot, predicate))
-        cooling = _cooling(snapshot, now_ms) if asked.exclude_cooldowns else {}
-        rows = pruned.rows if not cooling else array("q", (row for row in pruned.rows if row not in cooling))
+        pruned, cooling, rows = await self._off_loop(
+            snapshot.num_files, lambda: _left(snapshot, predicate, now_ms if asked.exclude_cooldowns else None)
+        )
         if after is None:
             ledger = _ledger(pruned, total, len(rows), manifests)
             if partial is not None and not partial.by_partitions:
@@ -242,6 +242,17 @@ def _explained_page(scan: _Scan, limit: int, start: int, *, first: bool) -> _Fou
         manifests=scan.manifests if first else (),
     )
     return _Found(files, told, (shown[-1][0], shown[-1][1].path) if len(lines) > limit else None)
+
+
+def _left(
+    snapshot: Snapshot, predicate: Predicate | None, now_ms: int | None
+) -> tuple[Pruned, dict[int, int], Sequence[int]]:
+    """What a filter leaves, which of that is left alone at a time (None: nothing), and the rest."""
+    pruned = prune(snapshot, predicate)
+    cooling = {} if now_ms is None else _cooling(snapshot, now_ms)
+    if not cooling:
+        return pruned, cooling, pruned.rows
+    return pruned, cooling, array("q", (row for row in pruned.rows if row not in cooling))
 
 
 def _cooling(snapshot: Snapshot, now_ms: int) -> dict[int, int]:
