@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
 
 from tarnlog.protocol.commits import Committed
 from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
+from tarnlog_server.usecases import partial_scan, state_entries
+from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.packing import pack
 from tests.usecases.replicas import (
     ORDERS,
     START_MS,
@@ -278,3 +284,40 @@ async def test_one_log_registered_under_two_names_at_once_gets_one_of_them(wareh
     listed = await warehouse.replica().tables.list(None, 10, None)
     assert len(listed.tables) == 1
     assert (await warehouse.replica().tables.describe(TableName.parse(listed.tables[0].name))).version == 3
+
+
+async def test_values_under_another_spelling_of_a_partition_column_are_planned(warehouse: Warehouse) -> None:
+    """Other writers are not held to the spelling of the metadata, and readers do not go by it either."""
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("id", "Day")
+    ]
+    schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
+    protocol, metadata = FOREIGN[0]
+    metadata = {"metaData": {**metadata["metaData"], "schemaString": schema, "partitionColumns": ["Day"]}}
+    days = [{"Day": "1"}, {"day": "2"}, {"DAY": "1"}, {"Day": None}, {"Day": "2"}]
+    lines = [add_line(f"f{number}", partitionValues=values) for number, values in enumerate(days)]
+    await write_foreign(warehouse, versions=[[protocol, metadata], lines[:2], lines[2:4], lines[4:]])
+    replica = warehouse.replica(columns=DataFusionColumns())
+    await register(replica, "raw.events", PLACE, stopped=True)
+
+    async def planned(by: Coordinator, text: str) -> list[str]:
+        page = await by.plans.page(EVENTS, PlanRequest(filter=text), None)
+        return [file.path for file in page.files]
+
+    async def check(by: Coordinator) -> None:
+        assert await planned(by, "day = '1'") == ["f0", "f2"]
+        assert await planned(by, "DAY > '1'") == ["f1", "f4"]
+        assert await planned(by, "day IS NULL") == ["f3"]
+        assert await planned(by, "day IS NOT NULL AND day <> '1'") == ["f1", "f4"]
+
+    await check(replica)
+    await pack((await replica.open_tables.get(EVENTS)).live)
+    await check(replica)
+    await replica.checkpoints.checkpoint(EVENTS, "avro")
+    with mock.patch.object(state_entries, "COLUMNS_FROM", 1):
+        later = warehouse.replica(columns=DataFusionColumns())
+        await check(later)
+        cold = warehouse.replica(columns=DataFusionColumns())
+        cold.plans.cold.from_files = 1
+        with mock.patch.object(partial_scan, "MOST_SHARE", 1):
+            assert await planned(cold, "day = '1'") == ["f0", "f2"]

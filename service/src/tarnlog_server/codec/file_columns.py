@@ -25,7 +25,7 @@ from tarnlog_server.codec import file_entry
 from tarnlog_server.codec.packed_entries import MOST_ROWS, PackedEntries, UnexpectedColumns, checked_entries
 from tarnlog_server.codec.segment_indices import SegmentIndices
 from tarnlog_server.codec.table_state import StateFile
-from tarnlog_server.codec.wanted_entries import Wanted, values_of
+from tarnlog_server.codec.wanted_entries import Wanted, partition_texts
 
 __all__ = ["FileColumns", "UnexpectedColumns", "as_array", "as_arrow", "checked_entries", "of_partitions"]
 FIRST_BLOCK, LARGEST_BLOCK = 256, 8192
@@ -55,7 +55,7 @@ def _of_values(
 ) -> pa.RecordBatch:
     if not columns:
         return batch if keep(()) else batch.slice(0, 0)
-    values = [values_of(batch.column("partitionValues"), name).dictionary_encode("encode") for name in columns]
+    values = [partition_texts(batch.column("partitionValues"), name).dictionary_encode("encode") for name in columns]
     texts = [one.dictionary.to_pylist() for one in values]
     codes = values[0].indices.cast(pa.int64())
     for one, known in zip(values[1:], texts[1:], strict=True):

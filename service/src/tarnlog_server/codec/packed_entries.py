@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tarnlog_server.codec.wanted_entries import partition_texts
+
 _NEEDED = {"path": pa.string(), "size": pa.int64(), "addedAtVersion": pa.int64(), "addedAtTimestamp": pa.int64()}
 _MAPS_BY_KEY = ("partitionValues", "minValues", "maxValues")
 _MOST_KEYS = 64
@@ -102,6 +104,15 @@ class PackedEntries:
             maps = self._columns[name]
             return pc.map_lookup(maps if places is None else maps.take(places), pa.scalar(key), "last")
         return pa.nulls(self._rows if places is None else len(places), pa.string())
+
+    def partition_texts(self, column: str) -> pa.Array:
+        """The values of a partition column in all rows, under whatever case of its name."""
+        name = "partitionValues"
+        if name in self._columns:
+            return partition_texts(self._columns[name], column)
+        found = self.texts(name, column)
+        others = [key for key in self._by_key.get(name, ()) if key != column and key.lower() == column.lower()]
+        return pc.coalesce(found, *(self.texts(name, key) for key in others)) if others else found
 
     def values(self, name: str) -> list[Any]:
         """One field of all rows as Python values, maps as dicts; None where there is none."""

@@ -19,7 +19,7 @@ from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.predicates import Predicate
 from tarnlog_server.codec.file_columns import FileColumns, as_array
 from tarnlog_server.codec.segment_filter import SegmentFilter
-from tarnlog_server.core.file_filter import Decider, FileFilter, Leaf, by_partitions, proof
+from tarnlog_server.core.file_filter import Decider, FileFilter, Leaf, by_partitions, partition_value, proof
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import file_filter
@@ -192,7 +192,7 @@ def rows_at(snapshot: Snapshot, paths: Iterable[str]) -> set[int]:
 def _deciding(leaf: Leaf, add: Add) -> Deciding:
     least = greatest = value = None
     if leaf.decider is Decider.PARTITION:
-        value = add.partition_values.get(leaf.column)
+        value = partition_value(add.partition_values, leaf.column)
     elif leaf.decider is Decider.BOUNDS:
         least, greatest = (add.min_values or {}).get(leaf.column), (add.max_values or {}).get(leaf.column)
     return Deciding(leaf.pointer, leaf.column, leaf.decider.value, value, least, greatest)

@@ -132,7 +132,7 @@ class SegmentFilter:
     def _partition(self, column: str) -> PartitionIndex:
         found = self._indices.partitions.get(column)
         if found is None:
-            texts = [chunk.texts("partitionValues", column) for chunk in self._files.chunks]
+            texts = [chunk.partition_texts(column) for chunk in self._files.chunks]
             found = self._indices.partitions[column] = PartitionIndex(texts, self._files.places())
         return found
 

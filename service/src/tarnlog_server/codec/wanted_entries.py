@@ -98,6 +98,17 @@ def _numbers(batch: pa.RecordBatch, name: str, column: str) -> pa.Array | None:
         return None
 
 
+def partition_texts(maps: pa.MapArray, column: str) -> pa.Array:
+    """The values of a partition column, under whatever case of its name: as `partition_value` finds one."""
+    found = values_of(maps, column)
+    if not found.null_count:
+        return found
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    names = pc.unique(maps.keys.slice(first, last - first)).to_pylist()
+    others = [name for name in names if name != column and name.lower() == column.lower()]
+    return pc.coalesce(found, *(values_of(maps, name) for name in others)) if others else found
+
+
 def values_of(maps: pa.MapArray, key: str) -> pa.Array:
     """What each map has under a key, null for nothing. Several times faster than Arrow's lookup where all have it."""
     first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()

@@ -34,6 +34,15 @@ class Decider(Enum):
     """Nothing that the log tells of a file can decide it."""
 
 
+def partition_value(values: PartitionValues, column: str) -> str | None:
+    """The value of a partition column. Other writers may spell its name in another case, which readers pass over."""
+    found = values.get(column)
+    if found is None:
+        wanted = column.lower()
+        return next((value for name, value in values.items() if value is not None and name.lower() == wanted), None)
+    return found
+
+
 class Leaf(msgspec.Struct, frozen=True):
     """One comparison. `null` is the question of is-null (True) and is-not-null (False); None for the others."""
 
@@ -48,7 +57,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     def __call__(self, values: PartitionValues, low: Bounds, high: Bounds) -> bool:
         if self.decider is Decider.PARTITION:
-            return self.admits_value(values.get(self.column))
+            return self.admits_value(partition_value(values, self.column))
         if self.decider is Decider.BOUNDS:
             return self.admits_bounds(low.get(self.column) if low else None, high.get(self.column) if high else None)
         return self.decider is Decider.NOTHING
