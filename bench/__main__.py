@@ -10,6 +10,7 @@ BENCHMARKS = {
     "commit": ("bench.commit", "commits per second and latency, beside the peers"),
     "open": ("bench.open", "opening a table from states and by replay, beside deltalake"),
     "plan": ("bench.plan", "planning scans over HTTP, beside deltalake and DuckLake"),
+    "spark": ("bench.spark", "tables from Spark, beside plain Parquet, Delta Lake and Iceberg"),
 }
 
 

@@ -86,7 +86,7 @@ class PlanBench:
             folder = self._scratch / f"plan-{files}"
             say(f"making a table of {files:,} files")
             folder.mkdir()
-            asyncio.run(_build(folder, files))
+            asyncio.run(build(folder, files))
             asked = {"same": same_selection()} | (filters(files) if files == self._size.files else {})
             with tarnlog(self._scratch, folder.name) as running:
                 # What a restart finds in the index was put there by a service that had the table open.
@@ -180,7 +180,7 @@ class PlanBench:
         return Raced(with_index=rates["on"], without=rates["off"])
 
 
-async def _build(folder: Path, files: int) -> None:
+async def build(folder: Path, files: int) -> None:
     """The table with an Avro state at its head."""
     replica = service(folder, BenchWorld())
     await replica.tables.create(CreateTable(name=str(NAME), schema=SCHEMA, partition_columns=("d",)))

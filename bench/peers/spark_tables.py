@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,16 @@ from typing import Any
 
 DELTA = "io.delta:delta-spark_2.13:4.4.0"
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+PLANNED = "plan"
+"""The table of many entries, made beforehand: no file of it is there."""
+WARM = 5
+SESSION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""What every system's Spark is started with; everything else is as it comes."""
 CONF = {
     "delta": {
         "spark.jars.packages": DELTA,
@@ -41,7 +52,7 @@ class Peer:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         self._system = system
         self._folder = folder
-        conf = {**CONF[system], "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+        conf = {**CONF[system], **SESSION}
         if system == "iceberg":
             conf["spark.sql.catalog.lake.warehouse"] = folder
         builder = SparkSession.builder.appName("bench").master("local[*]")
@@ -63,10 +74,15 @@ class Peer:
         else:
             frame.writeTo(f"lake.bench.{table}").append()
 
-    def rows(self, table: str) -> int:
+    def read(self, table: str, where: str | None = None) -> Any:
         if self._system == "delta":
-            return int(self.spark.read.format("delta").load(f"{self._folder}/{table}").count())
-        return int(self.spark.table(f"lake.bench.{table}").count())
+            frame = self.spark.read.format("delta").load(f"{self._folder}/{table}")
+        else:
+            frame = self.spark.table(f"lake.bench.{table}")
+        return frame if where is None else frame.where(where)
+
+    def rows(self, table: str) -> int:
+        return int(self.read(table).count())
 
 
 def small_appends(peer: Any, count: int, rows: int) -> list[float]:
@@ -106,21 +122,49 @@ def concurrent_appends(peer: Any, writers: int, each: int, rows: int) -> tuple[f
     return spent, failed
 
 
-def main(setting: dict[str, Any]) -> None:
-    peer = Peer(setting["system"], setting["folder"])
-    small_appends(_Renamed(peer, "warm-up"), 3, setting["rows"])
+def plan(peer: Any, table: str, where: str | None) -> tuple[float, Any]:
+    """Milliseconds until the physical scan is there with all its tasks, and the frame."""
+    start = time.perf_counter()
+    frame = peer.read(table, where)
+    frame._jdf.queryExecution().toRdd().getNumPartitions()
+    return (time.perf_counter() - start) * 1e3, frame
+
+
+def plans(peer: Any, asked: dict[str, str | None], warm_up: str) -> dict[str, Any]:
+    """The first plan of a table that nobody has opened, in a session that has planned another one; then warm ones."""
+    for _ in range(3):
+        plan(peer, warm_up, "id < 10")
+    first, _ = plan(peer, PLANNED, next(iter(asked.values())))
+    found = {}
+    for name, where in asked.items():
+        _, frame = plan(peer, PLANNED, where)
+        spent = [plan(peer, PLANNED, where)[0] for _ in range(WARM)]
+        files = len(frame._jdf.inputFiles())
+        found[name] = {"warm_ms": statistics.median(spent), "found": files or None}
+    return {"first_ms": first, "plans": found}
+
+
+def measured(peer: Any, setting: dict[str, Any]) -> dict[str, Any]:
+    """Everything that all systems are asked for, in one session."""
+    small_appends(Renamed(peer, "warm_up"), 3, setting["rows"])
     small = small_appends(peer, setting["appends"], setting["rows"])
     spent, failed = concurrent_appends(peer, setting["writers"], setting["each"], setting["rows"])
-    print(
-        json.dumps({"small": small, "concurrent": spent, "failed": failed, "versions": {"pyspark": version("pyspark")}})
-    )
+    planned = plans(peer, setting["plans"], "warm_up_small") if setting.get("plans") else None
+    return {"small": small, "concurrent": spent, "failed": failed, "planned": planned}
 
 
-class _Renamed:
+def main(setting: dict[str, Any]) -> None:
+    peer = Peer(setting["system"], setting["folder"])
+    jar = CONF[setting["system"]]["spark.jars.packages"].rpartition(":")
+    versions = {jar[0].partition(":")[2]: f"{jar[2]} on pyspark {version('pyspark')}"}
+    print(json.dumps({**measured(peer, setting), "versions": versions}))
+
+
+class Renamed:
     """The same peer with other table names, for a first round that is not counted."""
 
-    def __init__(self, peer: Peer, prefix: str) -> None:
-        self._peer, self._prefix, self.spark = peer, prefix.replace("-", "_"), peer.spark
+    def __init__(self, peer: Any, prefix: str) -> None:
+        self._peer, self._prefix, self.spark = peer, prefix, peer.spark
 
     def create(self, table: str) -> None:
         self._peer.create(f"{self._prefix}_{table}")
@@ -129,7 +173,7 @@ class _Renamed:
         self._peer.append(f"{self._prefix}_{table}", frame)
 
     def rows(self, table: str) -> int:
-        return self._peer.rows(f"{self._prefix}_{table}")
+        return int(self._peer.rows(f"{self._prefix}_{table}"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""What the Spark benchmark says: the tables, and every target beside what was reached."""
+
+from __future__ import annotations
+
+import statistics
+
+import msgspec
+
+from bench.commit_report import Target, number, target_grid
+from bench.quiet import DISTURBED
+from bench.report import Grid
+from bench.spark_runs import PEERS, WRITERS, Overhead, Raced, Tables
+
+SCAN_SHARE = 0.95
+WRITE_SHARE = 0.85
+JOB_SECONDS = 5.0
+OVERHEAD = 0.05
+"""Plan and commit together, as a share of a job of JOB_SECONDS."""
+
+
+class SparkResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything that one run measured."""
+
+    facts: dict[str, str]
+    rounds: int
+    writers_appends: int
+    """Appends of all concurrent writers together."""
+    planned_files: int
+    raced: dict[str, Raced] = {}
+    overhead: Overhead | None = None
+    tables: list[Tables] = []
+    busy: list[float] = []
+    absent: dict[str, str] = {}
+
+    def find(self, system: str) -> Tables | None:
+        return next((one for one in self.tables if one.system == system), None)
+
+
+def share(one: Raced) -> float:
+    """The speed of plain Parquet that was reached. Neighbours in time are compared: the machine's speed drifts."""
+    return statistics.median(native / own for own, native in zip(one.own, one.native, strict=True))
+
+
+def grids(result: SparkResult) -> list[Grid]:
+    """Every table of the result, the targets first."""
+    found = [target_grid(targets(result), _disturbed(result)), _raced(result), _appends(result), _plans(result)]
+    if result.absent:
+        found.append(Grid("Not measured", ["system", "why"], [[name, why] for name, why in result.absent.items()]))
+    return [grid for grid in found if grid.rows]
+
+
+def _raced(result: SparkResult) -> Grid:
+    rows = [
+        [name, _seconds(one.own), _seconds(one.native), f"{share(one):.2f}", " ".join(f"{s:.2f}" for s in one.own)]
+        for name, one in result.raced.items()
+    ]
+    note = ""
+    if one := result.overhead:
+        note = (
+            f"A job from table to table took {one.job:.2f} s: planning its read {one.plan * 1e3:.0f} ms, "
+            f"waiting for the service to write {one.commit * 1e3:.0f} ms."
+        )
+    heads = ["work", "tarnlog s", "plain Parquet s", "× plain Parquet's speed", "tarnlog, rounds"]
+    return Grid("Beside plain Parquet, by turns in one session", heads, rows, note)
+
+
+def _appends(result: SparkResult) -> Grid:
+    heads = ["system", "small append ms", "p90 ms", "last tenth ms", f"{WRITERS} writers, appends/s", "failed"]
+    rows = []
+    for one in sorted(result.tables, key=lambda one: statistics.median(one.small)):
+        small = [statistics.median(one.small), _high(one.small), statistics.median(one.small[-len(one.small) // 10 :])]
+        rate = one.per_second(result.writers_appends)
+        rows.append([one.system, *(number(spent * 1e3) for spent in small), f"{rate:.1f}", str(one.failed)])
+    return Grid("Appends of 1,000 rows", heads, rows)
+
+
+def _plans(result: SparkResult) -> Grid:
+    names = list(dict.fromkeys(name for one in result.tables if one.planned for name in one.planned.plans))
+    rows = []
+    for one in result.tables:
+        if one.planned:
+            warm = [number(one.planned.plans[name].warm_ms) for name in names]
+            rows.append([one.system, number(one.planned.first_ms), *warm])
+    heads = ["system", "first plan ms", *(f"{name}, ms" for name in names)]
+    return Grid(f"Planning {result.planned_files:,} files, until the scan's tasks are there", heads, rows)
+
+
+def targets(result: SparkResult) -> list[Target]:
+    """Every target in the order in which it was promised."""
+    found = [_against_native(result, name, SCAN_SHARE) for name in ("scan", "count", "selective filter")]
+    many = next((name for name in result.raced if name.endswith(" files")), "selective filter, many files")
+    found.append(_against_native(result, many, 1.0, ahead=True))
+    found += [_against_native(result, "write", WRITE_SHARE), _against_native(result, "partitioned write", 1.0)]
+    found.append(_overhead(result))
+    for peer in PEERS:
+        found += _against_peer(result, peer)
+    return found
+
+
+def _against_native(result: SparkResult, name: str, wanted: float, *, ahead: bool = False) -> Target:
+    title, sign = f"{name}, against plain Parquet", "> 1 ×" if ahead else f"≥ {wanted:g} ×"
+    one = result.raced.get(name)
+    if one is None:
+        return Target(title, sign, "", None)
+    reached = share(one)
+    return Target(title, sign, f"{reached:.2f} ×", reached > wanted if ahead else reached >= wanted)
+
+
+def _overhead(result: SparkResult) -> Target:
+    name, wanted = f"plan and commit of a job of {JOB_SECONDS:g} s", f"< {OVERHEAD:.0%}"
+    if result.overhead is None:
+        return Target(name, wanted, "", None)
+    part = (result.overhead.plan + result.overhead.commit) / JOB_SECONDS
+    return Target(name, wanted, f"{part:.1%}", part < OVERHEAD)
+
+
+def _against_peer(result: SparkResult, peer: str) -> list[Target]:
+    own, other = result.find("tarnlog"), result.find(peer)
+    works: dict[str, float | None] = {"small appends": None, f"appends of {WRITERS} writers": None}
+    files = f"{result.planned_files:,} files"
+    works |= {f"planning {files}, {way}": None for way in ("first", "range 0.1 %", "partition", "everything")}
+    if own and other:
+        works["small appends"] = statistics.median(other.small) / statistics.median(own.small)
+        rates = [one.per_second(result.writers_appends) for one in (own, other)]
+        works[f"appends of {WRITERS} writers"] = rates[0] / rates[1] if rates[1] else float("inf")
+        if own.planned and other.planned:
+            works[f"planning {files}, first"] = other.planned.first_ms / own.planned.first_ms
+            for name, plan in own.planned.plans.items():
+                works[f"planning {files}, {name}"] = other.planned.plans[name].warm_ms / plan.warm_ms
+    return [_ahead(f"{name}, against {peer}", ratio) for name, ratio in works.items()]
+
+
+def _ahead(name: str, ratio: float | None) -> Target:
+    return Target(name, "> 1 ×", "", None) if ratio is None else Target(name, "> 1 ×", f"{ratio:.1f} ×", ratio > 1)
+
+
+def _seconds(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f}"
+
+
+def _high(values: list[float]) -> float:
+    return sorted(values)[len(values) * 9 // 10]
+
+
+def _disturbed(result: SparkResult) -> str:
+    noisy = sum(one > DISTURBED for one in result.busy)
+    if not noisy:
+        return ""
+    return (
+        f"{noisy} of {len(result.busy)} processes were disturbed: others used more than {DISTURBED:.0%} of the cores "
+        "right before. Repeat on a quiet machine."
+    )
