@@ -321,3 +321,38 @@ async def test_values_under_another_spelling_of_a_partition_column_are_planned(w
         cold.plans.cold.from_files = 1
         with mock.patch.object(partial_scan, "MOST_SHARE", 1):
             assert await planned(cold, "day = '1'") == ["f0", "f2"]
+
+
+async def test_pages_of_a_log_whose_versions_are_gone_are_refused_and_never_lose_files(warehouse: Warehouse) -> None:
+    """One replica replayed the log, the next one only finds a checkpoint, which does not tell who added what."""
+    lines = [[add_line(f"f{9 - version}{number}.split") for number in range(3)] for version in range(5)]
+    versions = [FOREIGN[0], *lines]
+    for number, actions in enumerate(versions):
+        await warehouse.store.put(version_key(LOG, number), b"\n".join(map(msgspec.json.encode, actions)))
+    first = warehouse.replica()
+    await register(first, "raw.events", PLACE)
+    asked = PlanRequest(limit=4)
+    planned = (await first.plans.page(EVENTS, asked, None)).next
+    explained = (await first.plans.page(EVENTS, msgspec.structs.replace(asked, explain=True), None)).next
+    listed = (await first.snapshots.files(EVENTS, None, None, None, 4, None)).next
+    everything = [action for actions in versions[:5] for action in actions]
+    checkpoint = b"\n".join(map(msgspec.json.encode, everything))
+    await warehouse.store.put(f"{LOG}00000000000000000004.checkpoint.json", checkpoint)
+    await warehouse.store.put(f"{LOG}_last_checkpoint", b'{"version":4,"size":14}')
+    for number in range(4):
+        await warehouse.store.delete(version_key(LOG, number))
+    second = warehouse.replica()
+    with refused("request-invalid", "another order"):
+        await second.plans.page(EVENTS, msgspec.structs.replace(asked, cursor=planned), None)
+    with refused("request-invalid", "another order"):
+        await second.plans.page(EVENTS, msgspec.structs.replace(asked, cursor=explained, explain=True), None)
+    with refused("request-invalid", "another order"):
+        await second.snapshots.files(EVENTS, None, None, None, 4, listed)
+    told: list[str] = []
+    cursor: str | None = None
+    while cursor is not None or not told:
+        page = await second.plans.page(EVENTS, msgspec.structs.replace(asked, cursor=cursor), None)
+        told += [file.path for file in page.files]
+        cursor = page.next
+        second = warehouse.replica()
+    assert sorted(told) == sorted(line["add"]["path"] for version in lines for line in version)

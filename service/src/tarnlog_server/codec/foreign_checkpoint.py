@@ -59,4 +59,6 @@ def replay_foreign(key: str, version: int, actions: Iterable[Action]) -> State:
             for remove in removes.values()
         ),
     )
-    return State(facts, [StateFile(add, UNKNOWN_VERSION, add.modification_time) for add in files.values()], ours=False)
+    # By path: in whichever checkpoint they are, files of unknown versions are listed in one order.
+    adds = [files[path] for path in sorted(files)]
+    return State(facts, [StateFile(add, UNKNOWN_VERSION, add.modification_time) for add in adds], ours=False)

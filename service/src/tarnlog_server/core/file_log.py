@@ -274,6 +274,10 @@ class FileLog:
             self._gone = known = (version, len(self._removed_at), rows)
         return known[2]
 
+    def live_before(self, row: int, version: int) -> int:
+        """How many rows below one are live at a version. Costs a search once `gone` is known."""
+        return row - bisect_left(self.gone(version), row)
+
     def removals(self) -> Iterable[int]:
         """The versions at which rows were removed."""
         return self._removed_at.values()

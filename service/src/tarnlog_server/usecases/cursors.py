@@ -34,5 +34,14 @@ def check_table(table_id: str, head: Snapshot) -> None:
         raise _refused("the cursor is of another table, or the table was created anew; start again without a cursor")
 
 
+def check_told(told: int, here: int) -> None:
+    """ProblemError when a listing has another order here: a page that goes on would lose files, or tell them twice.
+
+    Only logs of other writers do that: which version added a file is not known once their checkpoint is all there is.
+    """
+    if told != here:
+        raise _refused("the files of this version are in another order now; start again without a cursor")
+
+
 def _refused(detail: str) -> ProblemError:
     return ProblemError("request-invalid", detail, errors=[{"pointer": "/cursor", "message": detail}])

@@ -32,7 +32,7 @@ from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.cold_plans import ColdPlans
-from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
+from tarnlog_server.usecases.cursors import check_table, check_told, decode_cursor, encode_cursor
 from tarnlog_server.usecases.explained import explained_files, explained_manifests
 from tarnlog_server.usecases.filters import digest_of, told_filter, understood
 from tarnlog_server.usecases.live_table import LiveTable
@@ -78,6 +78,8 @@ class _Cursor(Struct, frozen=True):
     h: str
     n: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     c: tuple[int, int, int, int, int, int]
+    d: int
+    """How many files the pages so far went through."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +95,12 @@ class _Scan:
     ledger: Ledger
     manifests: tuple[ExplainedManifest, ...]
     now_ms: int
+
+    def before(self, row: int, *, explained: bool) -> int:
+        """How many files pages go through below a row: all live ones where each is explained."""
+        if explained:
+            return self.snapshot.files.live_before(row, self.snapshot.version)
+        return bisect_left(self.rows, row)
 
 
 class Plans:
@@ -114,7 +122,10 @@ class Plans:
         after = None if asked.cursor is None else _continued(asked.cursor, digest)
         scan = await self._scan(name, asked, timestamp, digest, after)
         snapshot = scan.snapshot
-        start = 0 if after is None else snapshot.files.row_after(after.a, after.k)
+        start = 0
+        if after is not None:
+            start = snapshot.files.row_after(after.a, after.k)
+            check_told(after.d, scan.before(start, explained=asked.explain))
         found = await self._off_loop(
             min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, first=after is None)
         )
@@ -133,6 +144,7 @@ class Plans:
             digest,
             scan.now_ms,
             msgspec.structs.astuple(scan.ledger),
+            scan.before(row + 1, explained=asked.explain),
         )
         return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain)
 

@@ -15,7 +15,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.usecases.caches import Caches, limits_of
-from tarnlog_server.usecases.cursors import check_table, decode_cursor, encode_cursor
+from tarnlog_server.usecases.cursors import check_table, check_told, decode_cursor, encode_cursor
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.records import Records
 
@@ -46,6 +46,8 @@ class _FilesCursor(Struct, frozen=True):
     a: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
     k: str
     t: str
+    d: int
+    """How many files the pages so far told."""
 
 
 class Snapshots:
@@ -83,13 +85,15 @@ class Snapshots:
         if after is not None:
             check_table(after.t, table.live.head)
             start = snapshot.files.row_after(after.a, after.k)
+            check_told(after.d, snapshot.files.live_before(start, snapshot.version))
         registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
         files: list[Add] = []
         last = -1
         for row, add in snapshot.rows(start):
             if len(files) == limit:
                 added_at = snapshot.files.added_at(last)
-                where = _FilesCursor(snapshot.version, added_at, path_key(files[-1].path), table_id)
+                told = snapshot.files.live_before(last + 1, snapshot.version)
+                where = _FilesCursor(snapshot.version, added_at, path_key(files[-1].path), table_id, told)
                 return FilesPage(snapshot.version, tuple(files), encode_cursor(where))
             files.append(restore(add, registry) if add.doc_mapping_ref is not None else add)
             last = row
