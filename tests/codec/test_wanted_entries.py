@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tarnlog.protocol.predicates import And, Compare, Or, Predicate
 from tarnlog.protocol.schema import parse_schema
 from tarnlog_server.codec.file_columns import of_partitions
-from tarnlog_server.codec.wanted_entries import Wanted, values_of
+from tarnlog_server.codec.segment_ipc import decode_segment, encode_segment
+from tarnlog_server.codec.wanted_entries import Wanted, values_of, without_numbers
 from tarnlog_server.core.match import file_filter
 
 SCHEMA = parse_schema(
@@ -44,8 +45,14 @@ def batch_of(entries: list[Entry]) -> pa.RecordBatch:
 
 
 def left(entries: list[Entry], predicate: Predicate) -> set[int]:
+    """What is left of entries as a manifest has them, and of the same as the index keeps them: no difference."""
     wanted = Wanted(file_filter(predicate, SCHEMA, COLUMNS), COLUMNS)
-    return {int(path) for path in of_partitions(batch_of(entries), COLUMNS, wanted).column("path").to_pylist()}
+    batch = batch_of(entries)
+    (kept,) = decode_segment(encode_segment([batch])) or [batch]
+    assert without_numbers(kept).equals(batch)
+    found = [of_partitions(one, COLUMNS, wanted) for one in (batch, kept)]
+    assert without_numbers(found[1]).equals(found[0])
+    return {int(path) for path in found[0].column("path").to_pylist()}
 
 
 def bounds(low: Any, high: Any, **values: str) -> Entry:
@@ -70,6 +77,12 @@ RANGES: list[tuple[Predicate, set[int]]] = [
 def test_ranges(predicate: Predicate, wanted: set[int]) -> None:
     entries = [bounds(0, 9), bounds(10, 19), bounds(20, 29), bounds(None, 5), bounds(None, None), bounds(7, 3)]
     assert left(entries, predicate) == wanted
+
+
+def test_numbers_are_kept_beside_the_entries() -> None:
+    (kept,) = decode_segment(encode_segment([batch_of([bounds(0, 9), bounds(None, 12)])]))
+    numbers = [name for name in kept.schema.names if name not in FIELDS.names]
+    assert [kept.column(name).to_pylist() for name in numbers] == [[0, None], [9, 12]]
 
 
 def test_a_bound_that_is_no_plain_number_leaves_out_nothing() -> None:

@@ -18,6 +18,10 @@ from tarnlog_server.core.span_tests import Compared
 
 _LARGEST = 2**62
 _NO_NUMBER = "[^0-9-]"
+_BOUNDS = ("minValues", "maxValues")
+_NUMBERS = "numbers of "
+"""Columns whose names begin so are no field of an entry."""
+_MOST_COLUMNS = 16
 
 
 class Wanted:
@@ -58,7 +62,7 @@ def _ranges(tree: FileFilter) -> Iterator[tuple[Leaf, Compared]]:
 
 
 def _in_range(batch: pa.RecordBatch, column: str, test: Compared) -> pa.RecordBatch:
-    low, high = (_numbers(batch, name, column) for name in ("minValues", "maxValues"))
+    low, high = (_numbers(batch, name, column) for name in _BOUNDS)
     if low is None or high is None:
         return batch
     match test.op:
@@ -85,8 +89,33 @@ def _at_least(numbers: pa.Array, bound: float) -> pa.Array:
     return pc.greater_equal(numbers, math.ceil(bound))
 
 
+def with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same entries with the bounds that are plain numbers as columns beside them: whoever keeps the batch asks
+    ranges of it without reading texts again. `without_numbers` takes them away."""
+    for name in _BOUNDS:
+        if name not in batch.schema.names or not pa.types.is_map(batch.schema.field(name).type):
+            continue
+        maps = batch.column(name)
+        first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+        for key in pc.unique(maps.keys.slice(first, last - first)).to_pylist()[:_MOST_COLUMNS]:
+            numbers = _numbers(batch, name, key)
+            if numbers is not None and numbers.null_count < len(numbers):
+                batch = batch.append_column(_NUMBERS + name + key, numbers)
+    return batch
+
+
+def without_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries alone."""
+    names = batch.schema.names
+    own = [at for at, name in enumerate(names) if not name.startswith(_NUMBERS)]
+    return batch if len(own) == len(names) else batch.select(own)
+
+
 def _numbers(batch: pa.RecordBatch, name: str, column: str) -> pa.Array | None:
     """One bound of all entries as numbers, null where there is none; None when one of them is no plain number."""
+    made = batch.schema.get_field_index(_NUMBERS + name + column)
+    if made >= 0:
+        return batch.column(made)
     if name not in batch.schema.names or not pa.types.is_map(batch.schema.field(name).type):
         return None
     texts = values_of(batch.column(name), column)

@@ -19,6 +19,7 @@ from tarnlog_server.codec.state_avro import decode_manifest
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, hidden_below, live_files
 from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.codec.wanted_entries import without_numbers
 from tarnlog_server.core.table_settings import setting
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.world import World
@@ -99,7 +100,7 @@ class StateEntries:
         def chosen(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
             if keep is None:
                 return batches
-            return [of_partitions(batch, _partitions(manifest), keep) for batch in batches]
+            return [without_numbers(of_partitions(batch, _partitions(manifest), keep)) for batch in batches]
 
         try:
             chunks = await self._each(manifest, infos, read)
