@@ -6,6 +6,7 @@ where tables have an order that their manifests do not follow. It leaves out les
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -44,10 +45,11 @@ class Wanted:
 
     def in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The entries whose bounds may hold a match, and those that do not tell."""
-        for leaf, test in self._ranges:
-            if batch.num_rows:
-                batch = _in_range(batch, leaf.column, test)
-        return batch
+        if not batch.num_rows:
+            return batch
+        masks = [mask for leaf, test in self._ranges if (mask := _in_range(batch, leaf.column, test)) is not None]
+        # Filtered once: each end of a range alone may leave nearly everything, and copying is the dear part.
+        return batch.filter(functools.reduce(pc.and_, masks)) if masks else batch
 
 
 def _ranges(tree: FileFilter) -> Iterator[tuple[Leaf, Compared]]:
@@ -61,10 +63,11 @@ def _ranges(tree: FileFilter) -> Iterator[tuple[Leaf, Compared]]:
             yield tree, test
 
 
-def _in_range(batch: pa.RecordBatch, column: str, test: Compared) -> pa.RecordBatch:
+def _in_range(batch: pa.RecordBatch, column: str, test: Compared) -> pa.Array | None:
+    """Which entries stay; None for all."""
     low, high = (_numbers(batch, name, column) for name in _BOUNDS)
     if low is None or high is None:
-        return batch
+        return None
     match test.op:
         case "eq":
             fits = pc.and_kleene(_at_most(low, test.hi), _at_least(high, test.lo))
@@ -78,7 +81,7 @@ def _in_range(batch: pa.RecordBatch, column: str, test: Compared) -> pa.RecordBa
             fits = _at_least(high, test.lo)
     # Bounds that contradict each other tell nothing.
     fits = pc.or_kleene(fits, pc.greater(low, high))
-    return batch.filter(pc.fill_null(fits, True))
+    return pc.fill_null(fits, True)
 
 
 def _at_most(numbers: pa.Array, bound: float) -> pa.Array:
