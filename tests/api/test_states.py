@@ -294,7 +294,7 @@ async def test_sizes_times_sources_and_cleaned_files_are_told_as_they_happen(wan
     replica = warehouse.replica(telemetry=telemetry)
     properties = {"state.format": wanted, "state.retention.versions": "1", "state.retention.hours": "0"}
     await create(replica, properties=properties)
-    await commit(replica, *(add_line(f"a-file-with-a-name-like-others-{n:06d}") for n in range(500)))
+    await commit(replica, *(add_line(f"a-file-with-a-name-like-others-{n:06d}") for n in range(1000)))
     before = set(stored())
     await replica.checkpoints.checkpoint(ORDERS)
     sent = sum(len(warehouse.store.raw(key)) for key in stored() if key not in before)
