@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import sqlite3
 import statistics
 import subprocess
 import time
@@ -32,6 +33,7 @@ from tarnlog.protocol.tables import CreateTable
 NAME = TableName("bench", "plan")
 BATCH = 50_000
 WARM = 9
+QUIET_SECONDS = 6.0
 ARROW = "application/vnd.apache.arrow.stream"
 KINDS = (("id", "long"), ("d", "date"), ("x", "long"))
 SCHEMA = {
@@ -92,6 +94,7 @@ class PlanBench:
                 # What a restart finds in the index was put there by a service that had the table open.
                 _plan(running, filters(files)["everything"])
                 _settled(running)
+                _index_filled(folder)
             for name, predicate in asked.items():
                 found.append(self._measured(folder, files, name, predicate))
         return found
@@ -231,6 +234,17 @@ def _settled(running: Service) -> None:
     calm = 0
     while calm < 3:
         calm = calm + 1 if _cpu_of(running.pid, 0.3) < 0.1 else 0
+
+
+def _index_filled(folder: Path) -> None:
+    """Return when no more decoded manifests come into the index: they are put slowly, so that nobody is disturbed."""
+    found, since = -1, time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS:
+        with contextlib.closing(sqlite3.connect(folder / ".tarnlog" / "index.sqlite")) as index:
+            (now,) = index.execute("SELECT count(*) FROM tarnlog_segments").fetchone()
+        if now != found:
+            found, since = now, time.monotonic()
+        time.sleep(0.5)
 
 
 @contextlib.contextmanager
