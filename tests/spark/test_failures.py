@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,11 +69,13 @@ def folder_of(client: Client, table: Table) -> Path:
 
 
 def files_on_disk(client: Client, table: Table) -> set[str]:
-    return {path.name for path in folder_of(client, table).glob("p=*/*.parquet")}
+    root = folder_of(client, table)
+    found = {path.relative_to(root).as_posix() for path in root.rglob("part-*.parquet")}
+    return {path for path in found if not path.startswith("_")}
 
 
 def files_in_log(client: Client, table: Table) -> set[str]:
-    return {file.path.split("/")[-1] for file in client.files(table.name)}
+    return {file.path for file in client.files(table.name)}
 
 
 def test_a_task_that_runs_twice_commits_once(
@@ -95,7 +96,7 @@ def test_a_task_that_runs_twice_commits_once(
         yield from adds
 
     monkeypatch.setattr(_target, "write_batches", fails_once)
-    result = table.write(numbers(spark, 1000))
+    result = table.write(numbers(spark, 1000), writer="arrow")
     assert result.num_rows == 1000
     assert ids(table) == Counter(range(1000))
     orphans = files_on_disk(client, table) - files_in_log(client, table)
@@ -179,7 +180,7 @@ def test_changes_of_other_rows_do_not_conflict(
 
 
 def files_at(client: Client, table: Table, version: int) -> set[str]:
-    return {file.path.split("/")[-1] for file in client.files(table.name, version=version)}
+    return {file.path for file in client.files(table.name, version=version)}
 
 
 def test_an_overwrite_rebases_without_writing_its_rows_again(
@@ -253,79 +254,3 @@ def test_a_driver_killed_before_its_commit_leaves_orphans_for_vacuum(
     assert done.orphaned_files_deleted == len(orphans)
     table.write(numbers(spark, 3))
     assert ids(table) == Counter(range(3))
-
-
-def test_writers_an_optimize_and_deletes_at_the_same_time(
-    spark: SparkSession, table: Table, client: Client, names: Any
-) -> None:
-    """Every version holds exactly the rows that the commits up to it say, and nobody hears of a conflict."""
-    rounds, width = 5, 20
-    done: dict[int, list[tuple[str, frozenset[int]]]] = {}
-    failures: list[BaseException] = []
-    lock, start = threading.Lock(), threading.Barrier(4)
-    appended = threading.Semaphore(0)
-
-    def note(version: int | None, what: str, which: frozenset[int]) -> None:
-        assert version is not None
-        with lock:
-            done.setdefault(version, []).append((what, which))
-
-    def guarded(work: Any, *args: Any) -> None:
-        try:
-            start.wait(120)
-            work(*args)
-        except BaseException as error:
-            failures.append(error)
-
-    def writer(first: int) -> None:
-        for number in range(rounds):
-            low = first + number * width
-            rows = spark.range(low, low + width, 1, 1).selectExpr("id", "cast(id % 2 as int) p")
-            note(table.write(rows).version, "append", frozenset(range(low, low + width)))
-            appended.release()
-
-    def deleter() -> None:
-        for number in range(3):
-            appended.acquire()
-            # Rows of the first writer's rounds, of which one was written for each permit, in either writer.
-            which = frozenset(n for n in range(1000 + number * 3, 1003 + number * 3))
-            result = table.delete(f"id >= {min(which)} AND id <= {max(which)}")
-            if result.changed:
-                note(result.version, "delete", which)
-
-    def optimizer() -> None:
-        for _ in range(3):
-            appended.acquire()
-            table.optimize().execute_compaction()
-
-    table.write(spark.range(1000, 1010, 1, 1).selectExpr("id", "cast(id % 2 as int) p"))
-    note(1, "append", frozenset(range(1000, 1010)))
-    workers = [(writer, 10_000), (writer, 20_000), (deleter,), (optimizer,)]
-    threads = [threading.Thread(target=guarded, args=work) for work in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(280)
-        assert not thread.is_alive()
-    assert failures == []
-    expected: set[int] = set()
-    last = client.snapshot(table.name).version
-    for version in range(1, last + 1):
-        for what, which in done.get(version, []):
-            expected = expected | which if what == "append" else expected - which
-        assert rows_at(client, table, version) == Counter(expected), f"version {version}"
-    assert len(expected) == 2 * rounds * width + 1
-    operations = Counter(commit.operation for commit in client.history(table.name))
-    assert operations["DELETE"] == 3
-    assert operations["WRITE"] == 2 * rounds + 1
-
-
-def rows_at(client: Client, table: Table, version: int) -> Counter[int]:
-    """The ids at a version, read without Spark: there are many versions."""
-    import pyarrow.parquet as pq
-
-    folder = folder_of(client, table)
-    found: Counter[int] = Counter()
-    for file in client.files(table.name, version=version):
-        found.update(pq.ParquetFile(folder / file.path).read(columns=["id"]).column("id").to_pylist())
-    return found
