@@ -1,0 +1,46 @@
+"""Scans of S3 by Spark itself, with the jar that users take for that, on a real S3 server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.servers import SHARED_BUCKET, S3Server
+from tests.service_process import ServiceProcess
+
+ROOT = Path(__file__).parents[2]
+MAVEN = "https://repo1.maven.org/maven2/org/apache/hadoop/hadoop-aws/3.5.0/hadoop-aws-3.5.0.pom"
+
+
+@pytest.fixture
+def maven(long_run: bool) -> None:
+    """Skips where the jar cannot be had: it and the SDK that it needs are half a gigabyte."""
+    if not long_run:
+        pytest.skip("needs half a gigabyte of jars from Maven: TARNLOG_TEST_LONG=1 runs it")
+    try:
+        httpx.head(MAVEN, timeout=5).raise_for_status()
+    except httpx.HTTPError as error:
+        pytest.skip(f"Maven Central does not answer: {error}")
+
+
+@pytest.mark.usefixtures("maven")
+@pytest.mark.s3
+def test_spark_reads_the_planned_files_itself(
+    s3_server: S3Server, start_service: Callable[..., ServiceProcess], tmp_path: Path
+) -> None:
+    service = start_service(f"s3://{SHARED_BUCKET}/{tmp_path.name}", s3_server.environment())
+    env = {**os.environ, **s3_server.environment(), "TARNLOG_URL": service.url}
+    command = [sys.executable, "-m", "tests.spark.s3a_story", "t.s3a"]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["native"] == found["arrow"] == [1, 5, 7, 9]
+    assert found["files"]
+    assert all(file.startswith(f"s3a://{SHARED_BUCKET}/") for file in found["files"])
