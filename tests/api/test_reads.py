@@ -144,6 +144,12 @@ async def test_caches(api: Api, table: str, filled: object) -> None:
     assert stats["protocol"]["size"] >= 1
     assert 0 < stats["tables"]["bytes"] < stats["tables"]["maxBytes"]
     assert (stats["tables"]["size"], stats["tables"]["evictions"]) == (1, 0)
+    assert stats["tables"]["loads"]["replay"]["count"] == 1
+    assert "memory" not in stats["tables"]["loads"]
+    await api.post(f"{table}/plan", json={})
+    loads = (await api.get("/v1/cache")).json()["tables"]["loads"]
+    assert loads["memory"]["count"] == 1
+    assert 0 <= loads["memory"]["longestMs"] <= loads["memory"]["totalMs"]
     other = await api.post("/v1/cache/invalidate", json={"table": "db.none"})
     assert (other.status_code, slug(other)) == (404, "table-not-found")
     one = await api.post("/v1/cache/invalidate", json={"table": "db.t"})

@@ -149,3 +149,6 @@ async def test_a_cold_plan_uses_them(place: Place, monkeypatch: pytest.MonkeyPat
     page = await cold.plans.page(ORDERS, PlanRequest(filter="id = 7"), None)
     assert [file.path for file in page.files] == ["f00007"]
     assert heard == [("segment", True)]
+    loads = cold.cache_stats()["tables"].loads
+    assert isinstance(loads, dict)
+    assert {source: load.count for source, load in loads.items()} == {"index": 1, "storage": 1}

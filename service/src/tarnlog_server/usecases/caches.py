@@ -25,6 +25,7 @@ from tarnlog_server.core.table_settings import own_value
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.load_times import LoadTime
 
 V = TypeVar("V")
 Key = tuple[str, int]
@@ -46,6 +47,8 @@ class CacheStats(Struct, frozen=True, rename="camel"):
     max_bytes: int | UnsetType = UNSET
     evictions: int | UnsetType = UNSET
     """How many entries made room for others."""
+    loads: dict[str, LoadTime] | UnsetType = UNSET
+    """How long loading took, by source."""
 
 
 class TableLimits(Struct, frozen=True):

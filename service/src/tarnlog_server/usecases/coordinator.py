@@ -71,11 +71,12 @@ class Coordinator:
             None if index is None else Ingest(IndexGuard(index, world, telemetry, index_guard), world, telemetry)
         )
         """Writes the index behind commits; None without one. Somebody has to run it."""
+        memory = TableMemory(telemetry, max_tables=max_open_tables, max_bytes=memory_bytes)
         self.segments: SegmentCache | None = None
         """Decoded manifests in the index; somebody has to run it, too."""
         if self.ingest is not None and segments is not None and columns is not None and segment_bytes:
             self.segments = SegmentCache(
-                segments, self.ingest.guard, columns, world, telemetry, most_bytes=segment_bytes
+                segments, self.ingest.guard, columns, world, telemetry, most_bytes=segment_bytes, loads=memory.loads
             )
         self.open_tables = OpenTables(
             self.catalog,
@@ -83,7 +84,7 @@ class Coordinator:
             world,
             telemetry,
             settings or CommitterSettings(),
-            memory=TableMemory(telemetry, max_tables=max_open_tables, max_bytes=memory_bytes),
+            memory=memory,
             columns=columns,
             lanes=Lanes(lanes),
             changed=None if self.ingest is None else self.ingest.changed,
@@ -93,7 +94,7 @@ class Coordinator:
         records = Records(self.caches, indexed)
         self.commits = Commits(self.open_tables, indexed)
         self.snapshots = Snapshots(self.open_tables, records, self.caches)
-        self.plans = Plans(self.snapshots, ColdPlans(self.open_tables, records, world), world, telemetry)
+        self.plans = Plans(self.snapshots, ColdPlans(self.open_tables, records, world), world, telemetry, memory.loads)
         self.history = History(self.open_tables, records, indexed)
         self.partitions = PartitionSizes(self.open_tables)
         self.skips = Skips(self.open_tables, self.commits)

@@ -23,6 +23,7 @@ from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.lanes import Lanes
+from tarnlog_server.usecases.load_times import LoadTimes
 from tarnlog_server.usecases.open_log import Base, LogOpener
 from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
@@ -74,6 +75,7 @@ class LiveTable:
         read_only: bool = False,
         lanes: Lanes | None = None,
         changed: Callable[[LiveTable], None] | None = None,
+        loads: LoadTimes | None = None,
     ) -> None:
         self.name = name
         self.location = location
@@ -103,6 +105,7 @@ class LiveTable:
         self._opener = LogOpener(log, self.states, world, window or Window())
         self._world = world
         self._telemetry = telemetry or Telemetry()
+        self._loads = loads or LoadTimes()
         self._tracker: SnapshotTracker | None = None
         self._quarantine: tuple[float, ProblemError] | None = None
         self._loaded_at = float("-inf")
@@ -273,7 +276,9 @@ class LiveTable:
         with self.translated():
             started = self._world.monotonic()
             opened = await self._opener.open(self._state_broken)
-            self._telemetry.table_opened(opened.source, self._world.monotonic() - started)
+            spent = self._world.monotonic() - started
+            self._telemetry.table_opened(opened.source, spent)
+            self._loads.note(opened.source, spent)
         tracker = opened.tracker
         self._check_readable(tracker.head)
         self._tracker = tracker

@@ -157,6 +157,7 @@ class OpenTables:
             read_only=named.entry.read_only,
             lanes=self.lanes,
             changed=self._changed,
+            loads=self.memory.loads,
         )
         broken = self._broken.pop(named.entry.location, None)
         if broken is not None and (broken.name, broken.read_only) == (live.name, live.read_only):

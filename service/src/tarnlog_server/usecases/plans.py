@@ -36,6 +36,7 @@ from tarnlog_server.usecases.cursors import check_table, check_told, decode_curs
 from tarnlog_server.usecases.explained import explained_files, explained_manifests
 from tarnlog_server.usecases.filters import digest_of, told_filter, understood
 from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.load_times import LoadTimes
 from tarnlog_server.usecases.skips import active_cooldowns
 from tarnlog_server.usecases.snapshots import Snapshots
 
@@ -106,11 +107,14 @@ class _Scan:
 class Plans:
     """The verbs of planning."""
 
-    def __init__(self, snapshots: Snapshots, cold: ColdPlans, world: World, telemetry: Telemetry) -> None:
+    def __init__(
+        self, snapshots: Snapshots, cold: ColdPlans, world: World, telemetry: Telemetry, loads: LoadTimes
+    ) -> None:
         self.cold = cold
         self._snapshots = snapshots
         self._world = world
         self._telemetry = telemetry
+        self._loads = loads
         self._kept: OrderedDict[_Key, tuple[float, _Scan]] = OrderedDict()
 
     async def page(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> PlanPage:
@@ -206,7 +210,9 @@ class Plans:
             if partial is not None and not partial.by_partitions:
                 # Files that bounds left out were not counted on the way.
                 ledger = msgspec.structs.replace(ledger, files_after_partition_pruning=total)
-            self._telemetry.plan_ended(source, self._world.monotonic() - started, ledger)
+            spent = self._world.monotonic() - started
+            self._telemetry.plan_ended(source, spent, ledger)
+            self._loads.note(source, spent)
         else:
             ledger = Ledger(**dict(zip(Ledger.__struct_fields__, after.c, strict=True)))
         return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms)

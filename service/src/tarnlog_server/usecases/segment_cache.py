@@ -23,6 +23,7 @@ from tarnlog_server.ports.segments import Segment, Segments
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.index_guard import IndexGuard
+from tarnlog_server.usecases.load_times import LoadTimes
 
 _log = logging.getLogger(__name__)
 LEAST_ROWS = 1000
@@ -53,12 +54,14 @@ class SegmentCache:
         telemetry: Telemetry | None = None,
         *,
         most_bytes: int = 1024**3,
+        loads: LoadTimes | None = None,
     ) -> None:
         self._segments = segments
         self._guard = guard
         self._reader = reader
         self._world = world
         self._telemetry = telemetry or Telemetry()
+        self._loads = loads or LoadTimes()
         self._most_bytes = most_bytes
         self._offers: deque[_Offer] = deque()
         self._waiting = 0
@@ -73,10 +76,13 @@ class SegmentCache:
         sha256 = info.sha256
         if sha256 is None or info.num_entries < LEAST_ROWS:
             return None
+        started = self._world.monotonic()
         segment = await self._guard.read("segment", lambda _: self._segments.get(sha256), READ_SECONDS)
         found = None if segment is None else await self._world.run_blocking(lambda: _believed(info, segment))
         self._telemetry.index_lookup("segment", found is not None)
         self._see(sha256, found is not None)
+        if found is not None:
+            self._loads.note("index", self._world.monotonic() - started)
         if found is None and len(self._useless) < KNOWN:
             self._useless.add(sha256)
         return found

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.usecases.caches import CacheStats
+from tarnlog_server.usecases.load_times import LoadTimes
 
 GIB = 2**30
 BYTES_A_TABLE = 32 * 1024
@@ -39,6 +40,7 @@ class TableMemory:
     def __init__(self, telemetry: Telemetry, *, max_tables: int = 1000, max_bytes: int = 2 * GIB) -> None:
         self.max_tables = max_tables
         self.max_bytes = max_bytes
+        self.loads = LoadTimes()
         self._telemetry = telemetry
         self._hits = 0
         self._misses = 0
@@ -81,4 +83,5 @@ class TableMemory:
             bytes=sum(table.nbytes for table in tables),
             max_bytes=self.max_bytes,
             evictions=self._evictions,
+            loads=self.loads.told(),
         )
