@@ -60,6 +60,25 @@ def test_what_is_not_data_is_never_touched(path: str) -> None:
     assert plan(retention_ms=0).why_kept(old(path)) is Why.NOT_DATA
 
 
+STAGED = "write-0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+@pytest.mark.parametrize(
+    "path,why",
+    [
+        (f"{STAGED}/_temporary/0/_temporary/attempt_1/by_p=1/part-0.parquet", None),
+        (f"{STAGED}/_temporary/0/task_1/part-0.parquet", None),
+        (f"{STAGED}/part-0.parquet", None),
+        (f"{STAGED}/_SUCCESS", Why.NOT_DATA),
+        (f"{STAGED}/_temporary/0/_other/part-0.parquet", Why.NOT_DATA),
+        ("write-mine/_temporary/0/part-0.parquet", Why.NOT_DATA),
+        (f"day=1/{STAGED}/_temporary/part-0.parquet", Why.NOT_DATA),
+    ],
+)
+def test_what_a_dead_job_left_in_its_own_folder_may_go(path: str, why: Why | None) -> None:
+    assert plan(retention_ms=0).why_kept(old(path)) is why
+
+
 @pytest.mark.parametrize(
     "in_log,stored",
     [

@@ -179,6 +179,7 @@ def test_only_the_group_whose_file_went_is_given_up(
     assert (result.num_groups_given_up, result.num_removed_files, result.num_added_files) == (1, 4, 1)
     assert ids(table) == Counter([10, 20, 30, 1, 11, 21, 31, 99])
     # What the lost group wrote is gone from the disk.
-    on_disk = {path.name for path in folder_of(client, table).glob("p=*/*.parquet")}
-    known = {add.path.split("/")[-1] for version in range(1, 8) for add in client.files(table.name, version=version)}
+    root = folder_of(client, table)
+    on_disk = {path.relative_to(root).as_posix() for path in root.rglob("part-*.parquet")}
+    known = {add.path for version in range(1, 8) for add in client.files(table.name, version=version)}
     assert on_disk == known

@@ -273,7 +273,7 @@ def test_a_table_that_is_made_again_is_another_table(spark: SparkSession, table:
     table.write(numbers(spark, 2))
     assert rows_of(table.read()) == expected(2)
     folder = Path(client.get_table(table.name).location.removeprefix("file://"))
-    assert [path.parent.name for path in folder.glob("p=*/*.parquet")] == ["p=0"]
+    assert [path.parent.name for path in folder.rglob("part-*.parquet")] == ["by_p=0"]
 
 
 def test_vacuum_is_a_dry_run_unless_told(spark: SparkSession, table: Table, client: Client) -> None:

@@ -32,7 +32,8 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=-]+|%[0-9A-Fa-f]{2})*"
+# Possessive: without, a long name with one odd character would be tried in exponentially many ways.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]++|%[0-9A-Fa-f]{2})*+"
 _PLAIN_PATH = re.compile(rf"{_NAME}(?:/{_NAME})*", re.ASCII)
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
@@ -79,7 +80,7 @@ def file_place(text: str) -> str:
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
     reader = spark.read.schema(schema)
-    scheme = _spark_scheme(storage)
+    scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
         if not files.paths:
@@ -139,6 +140,11 @@ def _is_native(spark: SparkSession, storage: Storage, files: ScanList, partition
         return way == "native"
     if partition_columns and not files.stored:
         return False
+    return can_reach(spark, storage)
+
+
+def can_reach(spark: SparkSession, storage: Storage) -> bool:
+    """Whether Spark itself reads and writes this storage."""
     return _scheme(storage) == "file" or (_scheme(storage) in ("s3", "s3a") and _has_s3a(spark))
 
 
@@ -160,7 +166,8 @@ def _scheme(storage: Storage) -> str:
     return storage.location.partition("://")[0] if "://" in storage.location else "file"
 
 
-def _spark_scheme(storage: Storage) -> str:
+def spark_scheme(storage: Storage) -> str:
+    """How Spark's paths to this storage begin."""
     scheme = _scheme(storage)
     return "file://" if scheme == "file" else "s3a://" if scheme == "s3" else f"{scheme}://"
 

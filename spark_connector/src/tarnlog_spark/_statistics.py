@@ -40,17 +40,23 @@ class FileStatistics(Struct, frozen=True):
         return json.dumps({"numRecords": self.num_records, "nullCount": self.null_counts}, ensure_ascii=False)
 
 
-def statistics_of(footer: pq.FileMetaData, schema: pa.Schema, *, cut_at: int) -> FileStatistics:
-    """The statistics of a file from its footer. Text bounds are cut to `cut_at` UTF-16 units."""
+def statistics_of(
+    footer: pq.FileMetaData, schema: pa.Schema, *, cut_at: int, nan_hides_bounds: bool = False
+) -> FileStatistics:
+    """The statistics of a file from its footer. Text bounds are cut to `cut_at` UTF-16 units.
+
+    nan_hides_bounds: the writer gives no bounds where there is a NaN, also of the numbers beside it, as Spark's does;
+    Arrow's leaves out NaN alone.
+    """
     least: dict[str, str] = {}
     greatest: dict[str, str] = {}
     nulls: dict[str, int] = {}
-    for field, leaf in _flat_columns(schema):
+    for field, leaf in flat_columns(schema):
         chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
         known = [chunk.statistics for chunk in chunks]
         if all(found is not None and found.has_null_count for found in known):
             nulls[field.name] = sum(found.null_count for found in known)
-        bounds = _bounds(field.type, chunks)
+        bounds = _bounds(field.type, chunks, nan_hides_bounds=nan_hides_bounds)
         if bounds is not None:
             least[field.name] = _cut_min(value_text(bounds[0], field.type), field.type, cut_at)
             greatest[field.name] = _cut_max(value_text(bounds[1], field.type), field.type, cut_at)
@@ -97,10 +103,10 @@ def is_ordered(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _flat_columns(schema: pa.Schema) -> Iterator[tuple[pa.Field, int]]:
+def flat_columns(schema: pa.Schema, *, limit: int | None = MAX_COLUMNS) -> Iterator[tuple[pa.Field, int]]:
     """The first top-level columns without parts, each with its place among the leaves of a Parquet file."""
     leaf = 0
-    for field in list(schema)[:MAX_COLUMNS]:
+    for field in list(schema)[:limit]:
         if not pa.types.is_nested(field.type):
             yield field, leaf
         leaf += _leaves(field.type)
@@ -114,7 +120,21 @@ def _leaves(kind: pa.DataType) -> int:
     return _leaves(kind.value_type) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 1
 
 
-def _bounds(kind: pa.DataType, chunks: list[Any]) -> tuple[Any, Any] | None:
+def same_types(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether two types hold the same values: members by name and order, whatever may be null."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        ours, theirs = list(one), list(other)
+        return [field.name for field in ours] == [field.name for field in theirs] and all(
+            same_types(a.type, b.type) for a, b in zip(ours, theirs, strict=True)
+        )
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return same_types(one.key_type, other.key_type) and same_types(one.item_type, other.item_type)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return same_types(one.value_type, other.value_type)
+    return bool(one.equals(other))
+
+
+def _bounds(kind: pa.DataType, chunks: list[Any], *, nan_hides_bounds: bool) -> tuple[Any, Any] | None:
     """The least and greatest value over all row groups; None when one of them does not say."""
     if not is_ordered(kind):
         return None
@@ -123,14 +143,16 @@ def _bounds(kind: pa.DataType, chunks: list[Any]) -> tuple[Any, Any] | None:
         found = chunk.statistics
         if found is not None and found.has_min_max:
             spans.append(_typed(found, kind))
-        elif not _says_nothing(found, chunk, kind):
+        elif not _says_nothing(found, chunk, kind, nan_hides_bounds):
             return None
+    if pa.types.is_floating(kind) and any(math.isnan(end) for span in spans for end in span):
+        return None  # Spark's writer may take NaN for the greatest number, and readers do not agree on that
     return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
 
-def _says_nothing(found: Any, chunk: Any, kind: pa.DataType) -> bool:
+def _says_nothing(found: Any, chunk: Any, kind: pa.DataType, nan_hides_bounds: bool) -> bool:
     """Whether a row group without bounds has no values that need any: nulls alone, or NaN, which bounds never show."""
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(kind) and not nan_hides_bounds:
         return True
     return found is not None and found.has_null_count and bool(found.null_count == chunk.num_values)
 

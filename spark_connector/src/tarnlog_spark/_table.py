@@ -16,6 +16,7 @@ from tarnlog_spark._merging import Merge
 from tarnlog_spark._optimizing import Optimize
 from tarnlog_spark._options import Place
 from tarnlog_spark._restoring import RestoreResult, restore
+from tarnlog_spark._staging import WRITERS, Writer
 from tarnlog_spark._storage import S3_OPTIONS
 from tarnlog_spark._target import Target
 from tarnlog_spark._writes import Mode, WriteOptions, WriteResult, check_options, write
@@ -171,11 +172,15 @@ class Table:
         partition_by: Sequence[str] | None = None,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        writer: Writer = "auto",
     ) -> WriteResult:
         """Write a DataFrame in one commit; a table that does not exist is created with its schema.
 
-        With txn_app_id and txn_version a write that is repeated changes nothing the second time.
+        With txn_app_id and txn_version a write that is repeated changes nothing the second time. `writer` is Spark's
+        own Parquet writer (native), pyarrow in tasks (arrow), or the first where it writes the same (auto).
         """
+        if writer not in WRITERS:
+            raise InvalidRequest(f"writer is one of {', '.join(WRITERS)}, not {writer!r}.", slug="option-invalid")
         if mode not in MODES:
             raise InvalidRequest(f"mode is one of {', '.join(MODES)}, not {mode!r}.", slug="option-invalid")
         if partition_overwrite_mode not in ("static", "dynamic"):
@@ -189,6 +194,7 @@ class Table:
             merge_schema=merge_schema,
             overwrite_schema=overwrite_schema,
             txn=None if txn_app_id is None or txn_version is None else (txn_app_id, txn_version),
+            writer=writer,
         )
         check_options(options)
         if mode in ("error", "ignore") and self.exists:

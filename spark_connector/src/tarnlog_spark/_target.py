@@ -17,6 +17,7 @@ from tarnlog_spark._options import Place
 from tarnlog_spark._planning import Plan, plan_files
 from tarnlog_spark._scan_lists import ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_rows
+from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
 
@@ -151,12 +152,19 @@ class Pinned:
             target_bytes=target_bytes or (int(size) if size.isdigit() else TARGET_BYTES),
             cut_at=int(configuration.get(_TRUNCATION, "32")),
             data_change=data_change,
+            rolls_files=target_bytes is not None or size.isdigit(),
         )
 
 
-def write_files(rows: DataFrame, task: WriteTask) -> list[Add]:
-    """Write the rows in Spark's tasks. Only what winning attempts wrote comes back; works on Connect too."""
+def write_files(rows: DataFrame, task: WriteTask, writer: Writer = "auto") -> list[Add]:
+    """Write the rows in Spark's tasks, by Spark's own writer where that comes to the same. Only what winning attempts
+    wrote comes back."""
+    task.schema()  # a type that cannot be written is refused before any task runs
+    return write_natively(rows, task) if is_native(rows, task, writer) else _write_by_arrow(rows, task)
 
+
+def _write_by_arrow(rows: DataFrame, task: WriteTask) -> list[Add]:
+    """By pyarrow in Python tasks: works wherever they reach the storage, on Connect too."""
     names = rows.columns
     # PySpark looks each column up by name there, and stumbles over backticks and dots.
     numbered = rows.toDF(*(f"c{number}" for number in range(len(names))))
@@ -166,7 +174,6 @@ def write_files(rows: DataFrame, task: WriteTask) -> list[Add]:
         for add in write_batches(task, named):
             yield pa.RecordBatch.from_pydict({"message": [encode_message(add)]})
 
-    task.schema()  # a type that cannot be written is refused before any task runs
     with _understood_failures(task):
         return [decode_message(row[0]) for row in numbered.mapInArrow(run, "message string").collect()]
 

@@ -23,6 +23,7 @@ from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
 from tarnlog_spark._partitions import partition_of, reads_of
+from tarnlog_spark._staging import Writer
 from tarnlog_spark._target import Pinned, Target, write_files
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     merge_schema: bool = False
     overwrite_schema: bool = False
     txn: tuple[str, int] | None = None
+    writer: Writer = "auto"
 
 
 class WriteResult(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
         new_rows = _all_matching(new_rows, options.replace_where)
     with in_session(target) as session, files_in_flight(pinned.storage) as written:
         with _understood_constraint(options):
-            written += write_files(new_rows, task)
+            written += write_files(new_rows, task, options.writer)
         session.check()
         if options.mode == "append" and options.txn is None and not _changes_schema(pinned, schema):
             return _append(pinned, written, options)
@@ -145,7 +147,7 @@ def _replace_where(target: Target, written: list[Add], options: WriteOptions) ->
         return WriteResult(version=pinned.version, skipped="no row matched, and the DataFrame is empty")
     with files_in_flight(pinned.storage) as kept:
         if mixed:
-            kept += write_files(pinned.rows(mixed).where(~condition), pinned.task())
+            kept += write_files(pinned.rows(mixed).where(~condition), pinned.task(), options.writer)
         actions: list[Action] = [*(removal(file) for file in gone), *written, *kept]
         if options.txn is not None:
             actions.append(Txn(app_id=options.txn[0], version=options.txn[1]))

@@ -58,6 +58,8 @@ class WriteTask(Struct, frozen=True, kw_only=True):
     cut_at: int = 32
     compression: str = "snappy"
     data_change: bool = True
+    rolls_files: bool = False
+    """Whether somebody asked for files that end at `target_bytes`, and not only nobody for others."""
 
     def schema(self) -> pa.Schema:
         """The schema of the files."""

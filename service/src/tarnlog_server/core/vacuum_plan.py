@@ -2,7 +2,8 @@
 
 Everything doubtful is kept. An object is compared with the log by its name as stored and by that name decoded, because
 some writers store names that others would encode. A file that the log names by an absolute address is recognised by its
-last component alone, because one place has many addresses. Folders and files that start with `_` or `.` are not data.
+last component alone, because one place has many addresses. Folders and files that start with `_` or `.` are not data,
+but for what a Spark job that died left in the temporary folder of its own `write-<uuid>`.
 
 A file that is written and committed while vacuum runs is young, and that protects it. A writer that commits files older
 than the retention needs a session; sessions must be read before the references, so that one that ends by committing is
@@ -12,6 +13,7 @@ seen in either.
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -23,6 +25,7 @@ from tarnlog_server.core.setting_values import HOUR
 from tarnlog_server.core.vacuum_references import References
 
 MIN_RETENTION_MS = 24 * HOUR
+_STAGED = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
 
 
 class DataObject(msgspec.Struct, frozen=True):
@@ -119,4 +122,6 @@ class VacuumPlan:
 def is_data(path: str) -> bool:
     """Whether a name can be a data file's: no part of it starts with `_` or `.`, and it does not end as a folder."""
     parts = path.split("/")
+    if _STAGED.match(path):
+        parts = [part for part in parts if part != "_temporary"]
     return parts[-1] != "" and not any(part.startswith(("_", ".")) for part in parts)

@@ -1,0 +1,248 @@
+"""Writing by Spark's own Parquet writer: into a folder that one job owns, below the table's location.
+
+Rows stay in the JVM. What makes the result exact: the folder's name is new, so that no other job writes there; the
+committer is the one whose tasks put their files in place only when they won, and only when the whole job ends (files of
+attempts that lost stay below `_temporary` and go with it); the list is taken after the job's mark; and the rows in the
+files are as many as Spark counted in the tasks that won.
+
+Confs that decide what is in the files are set in a copy of the session, so that the caller's own is not touched.
+`spark.tarnlog.write` chooses the way for what has no option of its own (auto, native, arrow).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from tarnlog import Corrupt, InvalidRequest
+from tarnlog_spark._scanning import can_reach, spark_scheme
+from tarnlog_spark._staged_files import MARKER, StagedFile, adds_of, staged_files
+from tarnlog_spark._writing import WriteTask, check_partition_columns, decode_message, encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from tarnlog.protocol.actions import Add
+
+Writer = Literal["auto", "native", "arrow"]
+WRITERS = ("auto", "native", "arrow")
+WRITE_CONF = "spark.tarnlog.write"
+
+MANY_FILES = 500
+"""Above so many files their footers are read by a Spark job, not by the driver alone."""
+
+_HEARING_SECONDS = 20.0
+_LONGEST_VALUE = 60
+_PLAIN_NAME = re.compile(r"[a-z0-9_]{1,40}", re.ASCII)
+
+_CONFS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+}
+
+_OPTIONS = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+    "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "parquet.summary.metadata.level": "NONE",
+    "parquet.statistics.truncate.length": "2147483647",  # a cut value would be no partition's
+}
+
+_WITHOUT_CHECKSUMS = {
+    # Else each file has a hidden one beside it, which vacuum would never remove.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+def is_native(rows: DataFrame, task: WriteTask, writer: Writer = "auto") -> bool:
+    """Whether Spark itself writes these rows. InvalidRequest where it is told to and cannot."""
+    spark = rows.sparkSession
+    way = writer if writer != "auto" else str(spark.conf.get(WRITE_CONF, "auto")).lower()
+    if way not in WRITERS:
+        raise InvalidRequest(f"{WRITE_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
+    if way == "arrow":
+        return False
+    obstacle = _obstacle(rows, task)
+    if way == "native" and obstacle is not None:
+        raise InvalidRequest(
+            f"Spark's own writer cannot be used: {obstacle}. Use writer='auto'.", slug="option-invalid"
+        )
+    # On an object store this committer copies each byte twice: tasks that write in place are the better way.
+    return obstacle is None and (way == "native" or spark_scheme(task.storage) == "file://")
+
+
+def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
+    """Write the rows in one Spark job and tell its files. Costs that job, a listing of its folder, and the footers."""
+    check_partition_columns(task.schema(), task.partition_columns)
+    folder = f"write-{uuid.uuid4()}"
+    counted = _run(rows, task, folder)
+    files = staged_files(task, folder)
+    adds = adds_of(task, files) if len(files) <= MANY_FILES else _adds_by_job(rows.sparkSession, task, files)
+    held = sum(add.num_records or 0 for add in adds)
+    if counted is not None and counted != held:
+        raise Corrupt(
+            f"Spark wrote {counted} rows, and its files in {folder} hold {held}. Nothing was committed: write again, "
+            "or with writer='arrow'."
+        )
+    _tidy(task, folder, [add for add in adds if not add.num_records])
+    return [add for add in adds if add.num_records]
+
+
+def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
+    """The job; how many rows its winning tasks wrote, or None where Spark's listeners were too busy to tell."""
+    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    spark = cast(Any, rows.sparkSession)
+    own = SparkSession(spark._sc, spark._jsparkSession.cloneSession())
+    for key, value in _CONFS.items():
+        own.conf.set(key, value)
+    plan = cast(Any, rows)._jdf.logicalPlan()
+    here = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(cast(Any, own)._jsparkSession, plan), own)
+    count = Observation()
+    here = here.observe(count, F.count(F.lit(1)).alias("rows"))
+    copies = _copies(here, task.partition_columns)
+    scheme = spark_scheme(task.storage)
+    options = {**_OPTIONS, "compression": task.compression, **(_WITHOUT_CHECKSUMS if scheme == "file://" else {})}
+    writer = here.select("*", *(column.alias(name) for name, column in copies.items())).write.options(**options)
+    # A folder that exists is not ours: Spark refuses it.
+    writer.mode("error").partitionBy(*copies).parquet(scheme + task.storage.path(folder))
+    return _heard(count)
+
+
+def _heard(count: Any) -> int | None:
+    """The observed count: it comes by Spark's listeners, which may be late, and under great load are skipped."""
+    give_up = time.monotonic() + _HEARING_SECONDS
+    while not count._jo.future().isCompleted():
+        if time.monotonic() > give_up:
+            return None
+        time.sleep(0.002)
+    return cast("int | None", count.get.get("rows"))
+
+
+def _copies(rows: DataFrame, columns: tuple[str, ...]) -> dict[str, Column]:
+    """What names the folders, by the name of a column that the table does not have.
+
+    Spark takes the columns by which it partitions out of the files, so these are copies. Their texts differ wherever
+    values do: on a file system that folds case too, with null, and at any length. Readers never look at them.
+    """
+    taken = {name.lower() for name in rows.columns}
+    copies: dict[str, Column] = {}
+    for number, name in enumerate(columns):
+        copy = f"by_{name}" if _PLAIN_NAME.fullmatch(name) else f"by_{number}"
+        while copy.lower() in taken:
+            copy += "_"
+        taken.add(copy.lower())
+        copies[copy] = folder_text(rows[_quoted(name)], rows.schema[name].dataType)
+    return copies
+
+
+def folder_text(value: Column, kind: DataType) -> Column:
+    """A value as plain ASCII text that no other value of the column has."""
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql.types import DoubleType, FloatType, StringType, TimestampType
+
+    null = F.lit("null")
+    if isinstance(kind, TimestampType):
+        return F.coalesce(F.unix_micros(value).cast("string"), null)  # a time of day comes twice when clocks go back
+    if isinstance(kind, DoubleType | FloatType):
+        return F.coalesce((value + F.lit(0.0).cast(kind)).cast("string"), null)  # zero has one sign
+    if not isinstance(kind, StringType):
+        return F.coalesce(value.cast("string"), null)
+    size = F.octet_length(value)
+    plain = (F.length(value) == size) & (value == F.lower(value)) & (value != null) & ~value.contains("~")
+    return (
+        F.when(value.isNull(), null)
+        .when((size > 0) & (size <= _LONGEST_VALUE) & plain, value)
+        .when(size <= _LONGEST_VALUE, F.concat(F.lit("~"), F.hex(value)))
+        .otherwise(F.concat(F.lit("~~"), F.sha2(value, 256)))
+    )
+
+
+def _obstacle(rows: DataFrame, task: WriteTask) -> str | None:
+    """Why Spark's own writer would not write what the task's does; None if it would."""
+    spark = cast(Any, rows.sparkSession)
+    context = getattr(spark, "_sc", None)
+    if context is None or not hasattr(rows, "_jdf"):
+        return "a Connect client cannot set it up"
+    if not can_reach(spark, task.storage):
+        return f"this Spark cannot reach {task.storage.location}"
+    if task.rolls_files:
+        return "it does not end files at the table's targetFileSize"
+    fault = next((fault for field in rows.schema.fields if (fault := _type_fault(field.dataType))), None)
+    if fault is not None:
+        return f"{fault} is written differently"
+    if _nested_required(task.schema()):
+        return "it does not check what is required inside of nested columns"
+    if context._jsc.hadoopConfiguration().get("parquet.crypto.factory.class"):
+        return "it is set up to encrypt"
+    return None
+
+
+def _type_fault(kind: DataType) -> str | None:
+    """A type whose text, order or layout may differ between the two writers."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(kind, T.StructType):
+        return next((fault for field in kind.fields if (fault := _type_fault(field.dataType))), None)
+    if isinstance(kind, T.ArrayType):
+        return _type_fault(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _type_fault(kind.keyType) or _type_fault(kind.valueType)
+    plain = (T.BooleanType, T.BinaryType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
+    more = (T.DoubleType, T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    return None if isinstance(kind, (*plain, *more)) or kind == T.StringType() else kind.simpleString()
+
+
+def _nested_required(schema: pa.Schema) -> bool:
+    import pyarrow as pa
+
+    def inside(kind: pa.DataType) -> bool:
+        if pa.types.is_map(kind):
+            return not kind.item_field.nullable or inside(kind.key_type) or inside(kind.item_type)
+        parts = [kind.field(index) for index in range(kind.num_fields)]
+        return any(not part.nullable or inside(part.type) for part in parts)
+
+    return any(pa.types.is_nested(field.type) and (not field.nullable or inside(field.type)) for field in schema)
+
+
+def _adds_by_job(spark: SparkSession, task: WriteTask, files: list[StagedFile]) -> list[Add]:
+    """The same by Spark's tasks, a share of the files each."""
+    import pyarrow as pa
+
+    size = max(1, MANY_FILES // 5)
+    shares = [files[start : start + size] for start in range(0, len(files), size)]
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                told = [encode_message(add) for add in adds_of(task, shares[number])]
+                yield pa.RecordBatch.from_pydict({"message": told})
+
+    rows = spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, "message string").collect()
+    return [decode_message(row[0]) for row in rows]
+
+
+def _tidy(task: WriteTask, folder: str, empty: list[Add]) -> None:
+    """Remove the job's mark and its files without rows, which no commit will name: vacuum never looks at a mark."""
+    for path in (f"{folder}/{MARKER}", *(add.path for add in empty)):
+        with contextlib.suppress(OSError):
+            task.storage.filesystem.delete_file(task.storage.path(path))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
