@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = os.environ.get("TARNLOG_TEST_LONG", "") not in ("", "0")
 """True under `./dev test --long`: many seeds instead of enough seeds."""
+SPARK = Path(__file__).parent / "spark"
 
 pytest_plugins = ["tests.servers"] if importlib.util.find_spec("tests.servers") else []
 
@@ -23,6 +25,12 @@ _shared = settings(
 settings.register_profile("default", parent=_shared)
 settings.register_profile("long", parent=_shared, max_examples=2000)
 settings.load_profile("long" if LONG else "default")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's tests share one worker and take longest together: they come first, and the others go on beside them."""
+    items.sort(key=lambda item: not item.path.is_relative_to(SPARK))
 
 
 @pytest.fixture(scope="session")
