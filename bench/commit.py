@@ -3,64 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-
+from bench import frame
 from bench.commit_report import CommitResult, grids, targets
 from bench.commit_runs import Bench, Size, announce
 from bench.peer_runs import PEERS, PeerError, Postgres, postgres, run_peer
 from bench.progress import say
-from bench.report import facts, markdown, show, write_section
+from bench.report import facts, markdown
 from bench.samples import Measure, measure, median_of
 from bench.servers import ServerError
 
-FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results"
-PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 WORK = (("W1", 1, 1), ("W1", 8, 1), ("W1", 32, 1), ("W2", 32, 32))
 QUICK = Size(seconds=1.5, rounds=1, versions=500, files=5_000)
 FULL = Size(seconds=5.0, rounds=3, versions=20_000, files=200_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    frame.add_common_arguments(
+        parser,
+        rounds="measurements of each kind, the median is shown (3, quick: 1)",
+        quick="a short smoke run; its numbers are rough",
+    )
     parser.add_argument("--seconds", type=float, help="length of one measurement (5, quick: 1.5)")
-    parser.add_argument("--rounds", type=int, help="measurements of each kind, the median is shown (3, quick: 1)")
-    parser.add_argument("--quick", action="store_true", help="a short smoke run; its numbers are rough")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="measure the peers too")
     parser.add_argument("--only-peers", action="store_true", help="leave tarnlog and the no-op reference out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
-    parser.add_argument("--write-docs", action="store_true", help=f"put the tables into {PAGE.name}")
-    parser.add_argument("--data-dir", type=Path, help="scratch folder on the disk to measure (default: bench/results)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, show, write; 1 where a target was missed or a part could not be measured, so that a script can tell."""
-    if options.quick and options.write_docs:
-        say("--write-docs needs a full run: the numbers of a quick one are rough")
-        return 2
+    """Measure, show, write; the exit code."""
     base = QUICK if options.quick else FULL
     size = Size(options.seconds or base.seconds, options.rounds or base.rounds, base.versions, base.files)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=options.data_dir or RESULTS))
-    try:
-        result = collect(options, size, scratch)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-    for path in [RESULTS / "commit.json", *([options.json] if options.json else [])]:
-        path.write_bytes(data)
-    tables = grids(result)
-    show(tables, Console())
-    if options.write_docs:
-        write_section(PAGE, "commit", page(result))
-        say(f"wrote {PAGE.name}")
-    return 0 if not result.absent and all(one.met is not False for one in targets(result)) else 1
+    return frame.run(
+        "commit", options, lambda scratch: collect(options, size, scratch), grids=grids, targets=targets, page=page
+    )
 
 
 def collect(options: argparse.Namespace, size: Size, scratch: Path) -> CommitResult:

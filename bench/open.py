@@ -3,56 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
+from bench import frame
 from bench.open_report import OpenResult, grids, targets
 from bench.open_runs import OpenBench, OpenSize
 from bench.peer_runs import PeerError
 from bench.progress import say
-from bench.report import facts, markdown, show, write_section
+from bench.report import facts, markdown
 
-FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results"
-PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 QUICK = OpenSize(rounds=2, histories=(10, 100, 1000), files=1000, planned=20_000, grown=50_000)
 FULL = OpenSize(rounds=5, histories=(10, 100, 1000, 10_000), files=10_000, planned=100_000, grown=1_000_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="a short smoke run with small tables; rough numbers")
-    parser.add_argument("--rounds", type=int, help="cold processes for each measurement, the median is shown")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="measure deltalake too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
-    parser.add_argument("--write-docs", action="store_true", help=f"put the tables into {PAGE.name}")
-    parser.add_argument("--data-dir", type=Path, help="scratch folder on the disk to measure (default: bench/results)")
+    frame.add_common_arguments(
+        parser,
+        rounds="cold processes for each measurement, the median is shown",
+        quick="a short smoke run with small tables; rough numbers",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, show, write; 1 where a target was missed or a part could not be measured."""
-    if options.quick and options.write_docs:
-        say("--write-docs needs a full run: the numbers of a quick one are rough")
-        return 2
+    """Measure, show, write; the exit code."""
     base = QUICK if options.quick else FULL
     size = msgspec.structs.replace(base, rounds=options.rounds or base.rounds)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=options.data_dir or RESULTS))
-    try:
-        result = collect(size, scratch, peers=options.peers)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-    for path in [RESULTS / "open.json", *([options.json] if options.json else [])]:
-        path.write_bytes(data)
-    show(grids(result), Console())
-    if options.write_docs:
-        write_section(PAGE, "open", page(result))
-        say(f"wrote {PAGE.name}")
-    return 0 if not result.absent and all(one.met is not False for one in targets(result)) else 1
+    return frame.run(
+        "open",
+        options,
+        lambda scratch: collect(size, scratch, peers=options.peers),
+        grids=grids,
+        targets=targets,
+        page=page,
+    )
 
 
 def collect(size: OpenSize, scratch: Path, *, peers: bool) -> OpenResult:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tarnlog._errors import InvalidRequest
+from tarnlog.arrow_types import PLAIN_TYPES
 from tarnlog.protocol.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, UserType
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -19,23 +20,7 @@ _MAX_EPOCH_DAYS = 3_000_000
 _DAY_MICROS = 86_400_000_000
 _WIDE = Context(prec=100)
 """Python's own precision is less than a decimal column's."""
-_PLAIN: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "varchar": pa.string(),
-    "char": pa.string(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-}
+_READABLE = {**PLAIN_TYPES, "void": pa.null()}
 
 
 def arrow_field(field: Field) -> pa.Field:
@@ -55,8 +40,8 @@ def _type(kind: DataType) -> pa.DataType:
     match kind:
         case Primitive(kind="decimal", args=(precision, scale)):
             return pa.decimal128(precision, scale)
-        case Primitive(kind=name) if name in _PLAIN:
-            return _PLAIN[name]
+        case Primitive(kind=name) if name in _READABLE:
+            return _READABLE[name]
         case StructType(fields):
             return pa.struct([pa.field(field.name, _type(field.type)) for field in fields])
         case ArrayType(element):

@@ -7,25 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tarnlog.arrow_types import PLAIN_TYPES
 from tarnlog.protocol.schema import ArrayType, DataType, Field, MapType, Primitive, Schema, StructType
 from tarnlog_spark._errors import SchemaMismatch
-
-_PLAIN: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "varchar": pa.string(),
-    "char": pa.string(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 
 
 class _NotWritable(Exception):
@@ -53,8 +37,8 @@ def _type(data_type: DataType) -> pa.DataType:
     match data_type:
         case Primitive(kind="decimal", args=(precision, scale)):
             return pa.decimal128(precision, scale)
-        case Primitive(kind=kind) if kind in _PLAIN:
-            return _PLAIN[kind]
+        case Primitive(kind=kind) if kind in PLAIN_TYPES:
+            return PLAIN_TYPES[kind]
         case StructType(fields) if fields:
             return pa.struct([_field(field) for field in fields])
         case ArrayType(element, contains_null):
