@@ -128,6 +128,8 @@ async def test_the_owner_writes_and_the_client_gets_its_answer(nodes: Nodes) -> 
     assert again.json() == {**first.json(), "replayed": True, "attempts": again.json()["attempts"]}
     assert (nodes.owner.written(), nodes.other.written()) == (before[0] + 1, before[1])
     assert nodes.other.forwarded("relay") == 2
+    history = (await nodes.other.client.get(f"{COMMITS}?maxStalenessSeconds=0")).json()["commits"]
+    assert (history[0]["commitId"], history[0]["committedBy"]) == (commit_id, "writer")
 
 
 async def test_commits_sent_to_both_share_a_version(nodes: Nodes) -> None:

@@ -152,6 +152,19 @@ def test_history(run: Shell, orders: str) -> None:
     assert "WRITE" not in result.stdout
     assert "--limit" in result.stderr
     assert "mode=Append" in run("history", orders).stdout
+    assert " by " not in run("history", orders).stdout
+
+
+def test_history_says_who_where_that_is_known() -> None:
+    fake = FakeTarnlog(committed_by="etl")
+    run = Shell(fake)
+    run("create", "db.t", "--schema", "id long")
+    with fake.transaction("db.t") as tx:
+        tx.add("a", size=1)
+    shown = run("history", "db.t").stdout
+    assert " by " in shown
+    assert shown.count("etl") == 2
+    assert [record["committedBy"] for record in run.lines("history", "db.t")] == ["etl", "etl"]
 
 
 def test_files(run: Shell, orders: str, fake: FakeTarnlog) -> None:

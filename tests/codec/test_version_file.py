@@ -80,6 +80,22 @@ GOLDEN_FRAMED = base64.b64decode(
     "4Q3RCxL8fUGC/0dIsBOQYCcgwU5Agp2ABDsBCXYCEuwEJNgJSLATkGAnIMFOQIKdgAQ7AQl2AhLsBCTYCUiwE5BgJyDBTkCCnYAEOwEJdgIS7AQk/qUT"
     "H/p10YAoHgAA"
 )
+NAMED_INFO = CommitInfo(
+    timestamp=1704067200123,
+    put_id="018cc251f4007000800000000000abcd",
+    engine_info="tarnlog/0.1",
+    sub_commits=(
+        SubCommit(commit_id="018cc251-f400-7000-8000-000000000001", seq=0, action_count=1, committed_by="etl"),
+        SubCommit(commit_id="018cc251-f400-7000-8000-000000000002", seq=1, action_count=0),
+    ),
+)
+GOLDEN_NAMED = (
+    b'{"commitInfo":{"crc32":"6fbb7cd9","timestamp":1704067200123,"putId":"018cc251f4007000800000000000abcd",'
+    b'"engineInfo":"tarnlog/0.1","subCommits":[{"commitId":"018cc251-f400-7000-8000-000000000001","seq":0,'
+    b'"actionCount":1,"committedBy":"etl"},{"commitId":"018cc251-f400-7000-8000-000000000002","seq":1,'
+    b'"actionCount":0}]}}\n'
+    b'{"txn":{"appId":"a","version":1}}\n'
+)
 BIG_INFO = CommitInfo(
     timestamp=1, put_id="p", sub_commits=(SubCommit(commit_id="c", seq=0, action_count=200),), engine_info=None
 )
@@ -127,6 +143,12 @@ def test_the_golden_plain_file() -> None:
     )
     assert decode(KEY, 4, GOLDEN_PLAIN) == RECORD
     assert put_id_of(KEY, GOLDEN_PLAIN) == INFO.put_id
+
+
+def test_the_golden_file_with_a_name() -> None:
+    """Who committed stands at the end of a record, and is left out where nobody is known."""
+    assert encode(NAMED_INFO, _lines(ACTIONS[2:]), compress=True) == GOLDEN_NAMED
+    assert decode(KEY, 4, GOLDEN_NAMED).sub_commits == NAMED_INFO.sub_commits
 
 
 def test_the_golden_framed_file() -> None:

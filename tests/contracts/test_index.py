@@ -53,6 +53,7 @@ def record(version: int, *actions: Any, commits: int = 1) -> VersionRecord:
             operation_metrics={"files": seq},
             is_blind_append=True,
             request_hash=f"hash-{version}-{seq}",
+            committed_by="etl" if seq else None,
         )
         for seq in range(commits)
     )
@@ -83,6 +84,7 @@ async def test_what_was_put_comes_back(index: Index) -> None:
     assert commits[2].parameters == {"mode": "Append", "deep": {"n": None}}
     assert commits[2].request_hash == "hash-1-2"
     assert commits[2].blind
+    assert [commit.by for commit in commits] == [None, "etl", "etl"]
 
 
 async def test_nothing_is_there_at_first(index: Index) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarnlog_server.core.activity import (
-    AUTHORS,
     BUCKET_SECONDS,
     BUCKETS,
     LATENCIES,
@@ -103,10 +102,6 @@ def test_everything_is_bounded() -> None:
     assert len(activity._tables) == TABLES
     assert activity.of_table("db.t0", 1.0) == Figures()
     assert activity.of_table("db.busy", 1.0).outcomes == {"committed": TABLES + 5}
-    for number in range(AUTHORS + 3):
-        activity.committed_by(str(number), "etl")
-    assert len(activity._authors) == AUTHORS
-    assert (activity.author("0"), activity.author(str(AUTHORS)), activity.author(None)) == (None, "etl", None)
 
 
 def test_a_full_ring_of_durations_forgets_the_oldest() -> None:

@@ -54,9 +54,10 @@ class _Known(Struct, frozen=True):
 class FakeTable:
     """Versions from 0 on; each one holds exactly one commit."""
 
-    def __init__(self, name: str, location: str) -> None:
+    def __init__(self, name: str, location: str, committed_by: str | None = None) -> None:
         self.name = name
         self.location = location
+        self.committed_by = committed_by
         self.versions: list[VersionInfo] = []
         self.newest_state: StateInfo | None = None
         self.sessions = FakeSessions()
@@ -87,6 +88,7 @@ class FakeTable:
             operation_parameters=dict(parameters or {}),
             operation_metrics=dict(metrics or {}),
             is_blind_append=blind,
+            committed_by=self.committed_by,
         )
         said = tuple(actions)
         self.versions.append(

@@ -63,6 +63,8 @@ class CommitRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     operation_parameters: dict[str, Any] = {}
     operation_metrics: dict[str, Any] = {}
     is_blind_append: bool | None = None
+    committed_by: str | None = None
+    """The id of the API key that sent it, where the service asks for keys."""
 
 
 class VersionInfo(Struct, frozen=True, kw_only=True, rename="camel"):

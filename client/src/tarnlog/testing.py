@@ -78,10 +78,16 @@ Scripted = Conflicted | Rejected | NotNow | Unknown
 
 
 class FakeTarnlog:
-    """The same interface as `Client`, in memory. `clock` gives epoch milliseconds."""
+    """The same interface as `Client`, in memory.
 
-    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    `clock` gives epoch milliseconds; `committed_by` is the id of the key that the service would have seen.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *, committed_by: str | None = None
+    ) -> None:
         self._clock = clock
+        self._committed_by = committed_by
         self._tables: dict[str, FakeTable] = {}
         self._script: deque[tuple[Scripted | type[Scripted], bool]] = deque()
         self._lock = threading.RLock()
@@ -115,7 +121,8 @@ class FakeTarnlog:
             if name in self._tables:
                 raise Conflict(f"The table {name} exists already.", slug="table-exists", status=409)
             table_id = str(UUID(int=next(self._ids)))
-            table = FakeTable(name, location or f"memory://{name.replace('.', '/')}-{table_id}")
+            place = location or f"memory://{name.replace('.', '/')}-{table_id}"
+            table = FakeTable(name, place, self._committed_by)
             now = self._clock()
             meta_data = MetaData(
                 id=table_id,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HISTORY = (
     "version long, seq int, timestamp timestamp, operation string, operationParameters map<string,string>, "
-    "operationMetrics map<string,string>, commitId string, isBlindAppend boolean"
+    "operationMetrics map<string,string>, commitId string, isBlindAppend boolean, committedBy string"
 )
 DETAIL = (
     "name string, id string, location string, version long, partitionColumns array<string>, numFiles long, "
@@ -35,6 +35,7 @@ def history(target: Target, limit: int | None) -> DataFrame:
             texts(commit.operation_metrics),
             commit.commit_id,
             commit.is_blind_append,
+            commit.committed_by,
         )
         for commit in commits
     ]

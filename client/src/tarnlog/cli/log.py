@@ -35,7 +35,9 @@ def history(
     if json:
         out.lines(found)
         return
-    shown = grid("version", "time", "age", "operation", "details", "commit", right=("version",))
+    named = any(record.committed_by for record in found)
+    by = ("by",) if named else ()
+    shown = grid("version", "time", "age", *by, "operation", "details", "commit", right=("version",))
     for record in found:
         details = {**record.operation_parameters, **record.operation_metrics}
         row(
@@ -43,6 +45,7 @@ def history(
             f"{record.version}.{record.seq}",
             humane.moment(record.timestamp),
             humane.age(record.timestamp, out.now_ms),
+            *((record.committed_by or "",) if named else ()),
             record.operation,
             humane.pairs(details),
             record.commit_id or "",

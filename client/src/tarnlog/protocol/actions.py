@@ -128,6 +128,8 @@ class SubCommit(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     isolation: str | None = None
     request_hash: str | None = None
     action_count: Count | UnsetType = UNSET
+    committed_by: str | None = None
+    """The id of the API key that sent it, where keys are in use; never the key."""
 
 
 class CommitInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -43,6 +43,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     id: str
     scope: Scope
     namespaces: str | None = None
+    name: str | None = None
+    """What the log keeps of whoever commits: the id of a key; None where nobody was asked for one."""
 
     def sees(self, namespace: str) -> bool:
         """Whether the key reaches a namespace."""
@@ -102,7 +104,7 @@ class Authenticator:
         same = hmac.compare_digest(hashlib.sha256(secret).hexdigest(), expected)
         if key is None or not same or not known:
             return None
-        return Caller(id=key.id, scope=key.scope, namespaces=key.namespaces)
+        return Caller(id=key.id, scope=key.scope, namespaces=key.namespaces, name=key.id)
 
     def _delay(self, address: str) -> float:
         now = self._world.monotonic()

@@ -55,11 +55,10 @@ class CommitRoutes:
 
     async def write(self, request: Request, body: bytes) -> Plain:
         wanted = body_as(_COMMIT, body, "commit-invalid")
-        outcome = await self._coordinator.commits.commit(table_of(request), wanted)
+        outcome = await self._coordinator.commits.commit(table_of(request), wanted, caller_of(request).name)
         if not isinstance(outcome, Committed):
             audited(request, commit_id=outcome.commit_id, operation=wanted.operation)
             raise outcome_problem(outcome)
-        self._coordinator.telemetry.committed_by(outcome.commit_id, caller_of(request).id)
         audited(
             request,
             outcome="replayed" if outcome.replayed else "committed",

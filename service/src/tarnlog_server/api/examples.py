@@ -63,6 +63,7 @@ COMMIT: dict[str, Any] = {
     "operationParameters": {"mode": "Append"},
     "operationMetrics": {},
     "isBlindAppend": True,
+    "committedBy": "etl",
 }
 VERSION: dict[str, Any] = {
     "version": 13,

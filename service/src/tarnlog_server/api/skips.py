@@ -49,8 +49,7 @@ class SkipRoutes:
     async def record(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         wanted = body_as(_RECORD, await read_body(request, self._limits, self._coordinator.world))
-        skip, committed = await self._coordinator.skips.record(table_of(request), wanted)
-        self._coordinator.telemetry.committed_by(committed.commit_id, caller_of(request).id)
+        skip, committed = await self._coordinator.skips.record(table_of(request), wanted, caller_of(request).name)
         audited(request, version=committed.version, seq=committed.seq, commit_id=committed.commit_id, path=skip.path)
         return json_answer(skip, 201)
 

@@ -54,13 +54,13 @@ class TableRoutes:
         query_as(request.scope["query_string"], NoQuery)
         wanted = body_as(_CREATE, await read_body(request, self._limits, self._coordinator.world))
         self._own(request, wanted.name, wanted.location)
-        return self._created(request, await self._coordinator.tables.create(wanted))
+        return self._created(request, await self._coordinator.tables.create(wanted, caller_of(request).name))
 
     async def register(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         wanted = body_as(_REGISTER, await read_body(request, self._limits, self._coordinator.world))
         self._own(request, wanted.name, wanted.location)
-        return self._created(request, await self._coordinator.registering.register(wanted))
+        return self._created(request, await self._coordinator.registering.register(wanted, caller_of(request).name))
 
     async def listed(self, request: Request) -> Response:
         query = query_as(request.scope["query_string"], ListQuery)
@@ -81,7 +81,7 @@ class TableRoutes:
     async def alter(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         change = body_as(_ALTER, await read_body(request, self._limits, self._coordinator.world))
-        table = await self._coordinator.tables.alter(table_of(request), change)
+        table = await self._coordinator.tables.alter(table_of(request), change, caller_of(request).name)
         audited(request, version=table.version)
         tag = entity_tag(table.id, table.version)
         return await large_answer(request, self._coordinator.world, table, {"etag": tag})
@@ -89,7 +89,8 @@ class TableRoutes:
     async def drop(self, request: Request) -> Response:
         query = query_as(request.scope["query_string"], DropQuery)
         audited(request, purge=query.purge)
-        await self._coordinator.tables.drop(table_of(request), purge_files=query.purge)
+        by = caller_of(request).name
+        await self._coordinator.tables.drop(table_of(request), purge_files=query.purge, by=by)
         return Response(status_code=204)
 
     def _own(self, request: Request, text: str, location: str | None) -> None:

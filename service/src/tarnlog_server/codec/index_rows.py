@@ -33,6 +33,7 @@ class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     metrics: dict[str, Any] = {}
     blind: bool = False
     request_hash: str | None = None
+    by: str | None = None
 
 
 _COMMITS = msgspec.json.Decoder(tuple[CommitRow, ...])
@@ -102,6 +103,7 @@ def _commits(record: VersionRecord) -> tuple[CommitRow, ...]:
             metrics=sub.operation_metrics,
             blind=sub.is_blind_append is True,
             request_hash=sub.request_hash,
+            by=sub.committed_by,
         )
         for sub in record.sub_commits
     )

@@ -21,7 +21,6 @@ RATE_BUCKETS = 6
 LATENCIES = 512
 LATENCIES_OF_ALL = 4096
 TABLES = 1000
-AUTHORS = 10_000
 _PROVE_A_TABLE = frozenset({"committed", "replayed", "conflict"})
 """Outcomes that only a table which exists can have."""
 
@@ -117,7 +116,6 @@ class Activity:
         self._tables: OrderedDict[str, Busy] = OrderedDict()
         self._all = Busy(LATENCIES_OF_ALL)
         self._store = Busy(LATENCIES_OF_ALL)
-        self._authors: OrderedDict[str, str] = OrderedDict()
 
     def commit_answered(self, now: float, table: str, outcome: str, seconds: float) -> None:
         """A commit got its answer. A name that no table is known to have takes no room."""
@@ -138,16 +136,6 @@ class Activity:
         """A request to a store ended."""
         self._store.outcomes[code] += 1
         self._store.done.add(now, seconds)
-
-    def committed_by(self, commit_id: str, who: str) -> None:
-        """Who sent a commit first; forgotten after some thousands more."""
-        self._authors.setdefault(commit_id, who)
-        if len(self._authors) > AUTHORS:
-            self._authors.popitem(last=False)
-
-    def author(self, commit_id: str | None) -> str | None:
-        """Who sent a commit, where this process still knows."""
-        return None if commit_id is None else self._authors.get(commit_id)
 
     def of_table(self, table: str, now: float) -> Figures:
         """What is known of one table; nothing at all when it was not busy."""

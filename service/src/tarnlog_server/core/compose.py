@@ -21,6 +21,7 @@ def compose(version: int, timestamp: int, put_id: str, members: list[Intent]) ->
             isolation=intent.isolation,
             request_hash=intent.request_hash,
             action_count=len(intent.actions),
+            committed_by=intent.committed_by,
         )
         for seq, intent in enumerate(members)
     )

@@ -106,6 +106,8 @@ class Intent:
     """Whether its metaData differs from the one it was planned on by document mappings alone; None until FORMING."""
     for_dropped: bool = False
     """Whether it may follow a DROP (only REGISTER may)."""
+    committed_by: str | None = None
+    """The id of the API key that sent it; None without keys, and for what the service does by itself."""
 
     @property
     def size(self) -> int:

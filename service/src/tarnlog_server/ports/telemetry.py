@@ -33,9 +33,6 @@ class Telemetry:
         A table of this name need not exist: a client may have made it up.
         """
 
-    def committed_by(self, commit_id: str, who: str) -> None:
-        """Which API key sent a commit that is in the log now."""
-
     def conflict(self, table: str, rule: str) -> None:
         """A commit was refused by a conflict rule."""
 

@@ -20,9 +20,6 @@ class RecordingTelemetry(PrometheusTelemetry):
         super().commit_answered(table, outcome, seconds)
         self.activity.commit_answered(self._monotonic(), table, outcome, seconds)
 
-    def committed_by(self, commit_id: str, who: str) -> None:
-        self.activity.committed_by(commit_id, who)
-
     def conflict(self, table: str, rule: str) -> None:
         super().conflict(table, rule)
         self.activity.conflict(table, rule)

@@ -28,18 +28,21 @@ class Commits:
         self._tables = tables
         self._indexed = indexed or IndexedReads()
 
-    async def commit(self, name: TableName, request: CommitRequest) -> CommitOutcome:
-        """Commit a request. Outcomes are values; ProblemError only for what never reached the table's queue."""
+    async def commit(self, name: TableName, request: CommitRequest, by: str | None = None) -> CommitOutcome:
+        """Commit a request. Outcomes are values; ProblemError only for what never reached the table's queue.
+
+        `by` is the id of the API key that sent it: the log keeps that of whoever was first with a commit id.
+        """
         started = self._tables.world.monotonic()
         try:
             commit_id = self._commit_id(request.commit_id)
             table = await self._tables.get(name)
-            outcome = await self._commit_to(table, request, commit_id)
+            outcome = await self._commit_to(table, request, commit_id, by)
             if isinstance(outcome, Rejected) and _table_is_gone(outcome) and not _read_anything(request):
                 # Dropped and created again under us: a blind append goes to the table that has the name now.
                 with contextlib.suppress(ProblemError):
                     again = await self._tables.get(name)
-                    outcome = await self._commit_to(again, request, commit_id)
+                    outcome = await self._commit_to(again, request, commit_id, by)
         except ProblemError as problem:
             self._count_refused(name, problem, started)
             raise
@@ -88,7 +91,9 @@ class Commits:
             asOfVersion=head.version,
         )
 
-    async def _commit_to(self, table: OpenTable, request: CommitRequest, commit_id: str) -> CommitOutcome:
+    async def _commit_to(
+        self, table: OpenTable, request: CommitRequest, commit_id: str, by: str | None
+    ) -> CommitOutcome:
         check_writable(table)
         self._check_age(table, commit_id)
         try:
@@ -99,6 +104,7 @@ class Commits:
             # A filter may name a column that is newer than what this replica knows of the table.
             await table.live.refresh(0)
             intent = await self._prepared(table, request, commit_id)
+        intent.committed_by = by
         limit = int(table.live.setting("commit.maxBytes"))
         if intent.size > limit:
             detail = f"the actions are {intent.size} bytes, above commit.maxBytes = {limit}: split the commit"

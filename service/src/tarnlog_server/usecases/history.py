@@ -26,7 +26,10 @@ POLL_SECONDS = 5.0
 
 
 class CommitView(Struct, frozen=True, rename="camel"):
-    """One commit in the history. A version written by other software is one commit without an id."""
+    """One commit in the history. A version written by other software is one commit without an id.
+
+    `committedBy` is the id of the API key that sent it, where keys are in use.
+    """
 
     version: int
     seq: int
@@ -36,6 +39,7 @@ class CommitView(Struct, frozen=True, rename="camel"):
     operation_parameters: dict[str, Any]
     operation_metrics: dict[str, Any]
     is_blind_append: bool
+    committed_by: str | None = None
 
 
 class HistoryPage(Struct, frozen=True):
@@ -259,6 +263,7 @@ def indexed_views(found: VersionCommits) -> tuple[CommitView, ...]:
             operation_parameters=commit.parameters,
             operation_metrics=commit.metrics,
             is_blind_append=commit.blind,
+            committed_by=commit.by,
         )
         for commit in found.commits
     )
@@ -290,6 +295,7 @@ def _commit_view(record: VersionRecord, sub: SubCommit) -> CommitView:
         operation_parameters=sub.operation_parameters,
         operation_metrics=sub.operation_metrics,
         is_blind_append=sub.is_blind_append is True,
+        committed_by=sub.committed_by,
     )
 
 

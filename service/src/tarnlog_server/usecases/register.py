@@ -34,7 +34,7 @@ class Register:
         self._by_name = by_name
         self._checkpoints = checkpoints
 
-    async def register(self, request: RegisterTable) -> TableView:
+    async def register(self, request: RegisterTable, by: str | None = None) -> TableView:
         """Serve an existing log under a name: read-only, or, once its other writers have stopped, for writing.
 
         Costs opening the log, and a state of the whole table when it is taken over. ProblemError when the log cannot be
@@ -61,7 +61,7 @@ class Register:
         if head.metadata is None:
             raise ProblemError("log-not-supported", "the log has no metaData: nobody can tell what the table is")
         if request.foreign_writers_stopped:
-            await self._adopt(table)
+            await self._adopt(table, by)
         elif head.dropped:
             detail = "the log says that the table was dropped; register it with foreignWritersStopped to take it up"
             raise ProblemError("log-not-supported", detail)
@@ -75,7 +75,7 @@ class Register:
         await self._by_name.give_way(Named(name, number, entry), end_log=False)
         return await self._by_name.describe(name, 0)
 
-    async def _adopt(self, table: OpenTable) -> None:
+    async def _adopt(self, table: OpenTable, by: str | None) -> None:
         head = table.live.head
         if table.live.behind is not None:
             detail = "it holds the newest version of the log, and what is built without that version would lose it"
@@ -102,6 +102,7 @@ class Register:
             evaluate=lambda head: _raised(head, state_format),
             adopted_from=head.version,
             for_dropped=True,
+            committed_by=by,
         )
         expect_committed(await self._commits.submit(table, intent))
 

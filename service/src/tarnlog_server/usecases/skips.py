@@ -24,7 +24,7 @@ class Skips:
         self._tables = tables
         self._commits = commits
 
-    async def record(self, name: TableName, request: RecordSkip) -> tuple[Skip, Committed]:
+    async def record(self, name: TableName, request: RecordSkip, by: str | None = None) -> tuple[Skip, Committed]:
         """Record a skip: an ordinary commit whose count is made on the head it follows. Returns it as written."""
         table = await self._tables.get(name)
         metadata = table.live.head.metadata
@@ -55,6 +55,7 @@ class Skips:
             parameters={"path": request.path, "operation": request.operation},
             metrics={},
             blind=False,
+            committed_by=by,
         )
         committed = expect_committed(await self._commits.submit(table, intent))
         written = intent.actions[0]

@@ -95,8 +95,11 @@ class Tables:
         self._snapshots = snapshots
         self._world = tables.world
 
-    async def create(self, request: CreateTable) -> TableView:
-        """Create a table: its version 0 first, then the catalog entry, which is what makes it exist."""
+    async def create(self, request: CreateTable, by: str | None = None) -> TableView:
+        """Create a table: its version 0 first, then the catalog entry, which is what makes it exist.
+
+        `by`, here and below, is the id of the API key that wants it.
+        """
         name = parse_name(request.name)
         schema = checked_schema(request)
         number = await self.free_number(name)
@@ -114,7 +117,7 @@ class Tables:
             configuration=request.properties,
             created_time=self._world.now_ms(),
         )
-        await self._write_first_version(root.store, prefix, metadata)
+        await self._write_first_version(root.store, prefix, metadata, by)
         entry = Entry(id=table_id, location=self._tables.roots.stored(root, prefix))
         if not await self._tables.catalog.write(name, number, entry):
             if request.location is None:
@@ -140,7 +143,7 @@ class Tables:
         following = encode_cursor(_ListCursor(refs[-1].name)) if len(rest) > limit else None
         return TablesPage(refs, following)
 
-    async def alter(self, name: TableName, change: AlterTable) -> TableView:
+    async def alter(self, name: TableName, change: AlterTable, by: str | None = None) -> TableView:
         """Change properties, description or schema. It is evaluated on the head it follows, alone in its version."""
         table = await self._tables.get(name)
 
@@ -159,10 +162,11 @@ class Tables:
             except ValueError as error:
                 raise invalid([{"pointer": "/commitId", "message": str(error)}]) from error
         intent.read_version = change.read_version
+        intent.committed_by = by
         expect_committed(await self._commits.submit(table, intent))
         return self.view(table)
 
-    async def drop(self, name: TableName, *, purge_files: bool = False) -> None:
+    async def drop(self, name: TableName, *, purge_files: bool = False, by: str | None = None) -> None:
         """Drop a table: a commit that ends its log, then the catalog entry. Purging deletes its files afterwards.
 
         A purge that was cut off goes on when it is asked for again.
@@ -181,6 +185,7 @@ class Tables:
             await self.mark_dropped(table.named)
             return
         intent = self._intent(DROP, lambda _: (), None, {"purge": purge_files})
+        intent.committed_by = by
         expect_committed(await self._commits.submit(table, intent))
         await self.mark_dropped(table.named)
         if purge_files:
@@ -300,9 +305,14 @@ class Tables:
             detail = f"there is a log at {place}; register it instead, or choose another place"
             raise ProblemError("location-not-empty", detail)
 
-    async def _write_first_version(self, store: ObjectStore, prefix: str, metadata: MetaData) -> None:
+    async def _write_first_version(self, store: ObjectStore, prefix: str, metadata: MetaData, by: str | None) -> None:
         sub = SubCommit(
-            commit_id=str(self._world.uuid7()), seq=0, operation="CREATE TABLE", is_blind_append=False, action_count=2
+            commit_id=str(self._world.uuid7()),
+            seq=0,
+            operation="CREATE TABLE",
+            is_blind_append=False,
+            action_count=2,
+            committed_by=by,
         )
         put_id = self._world.uuid7().hex
         info = CommitInfo(timestamp=self._world.now_ms(), put_id=put_id, engine_info=ENGINE, sub_commits=(sub,))

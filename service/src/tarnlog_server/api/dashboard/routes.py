@@ -50,7 +50,7 @@ class Dashboard:
         self._pages = Pages()
         self._overview = Overview(coordinator, readiness, activity, replicas)
         self._plans = PlanExplorer(coordinator, self._pages)
-        self._tables = TablePages(coordinator, activity, self._overview, self._pages, operations)
+        self._tables = TablePages(coordinator, self._overview, self._pages, operations)
 
     def owns(self, path: str) -> bool:
         """Whether a path is one of its pages: there, whatever goes wrong is told as a page."""

@@ -15,7 +15,6 @@ from tarnlog_server.api.dashboard.schema_rows import MOST_ROWS, schema_rows
 from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.operation import Operation
 from tarnlog_server.api.parameters import Cursor, NoQuery, VersionNumber
-from tarnlog_server.core.activity import Activity
 from tarnlog_server.usecases.coordinator import Coordinator
 
 LOOK_SECONDS = 5.0
@@ -68,13 +67,11 @@ class TablePages:
     def __init__(
         self,
         coordinator: Coordinator,
-        activity: Activity,
         overview: Overview,
         pages: Pages,
         operations: list[Operation],
     ) -> None:
         self._coordinator = coordinator
-        self._activity = activity
         self._overview = overview
         self._pages = pages
         self._actions = [
@@ -97,7 +94,6 @@ class TablePages:
             row=self._overview.row(table),
             floor=table.live.oldest,
             commits=latest.commits,
-            author=self._activity.author,
             partitions=await self._coordinator.partitions.of(name, query.by, PARTITIONS),
             state=await self._coordinator.checkpoints.describe(name),
             skips=len(table.live.head.skips),
@@ -118,7 +114,6 @@ class TablePages:
             tab="history",
             table=await self._coordinator.tables.describe(name),
             commits=page.commits,
-            author=self._activity.author,
             next=page.next,
             first=query.cursor is None,
             started_ms=self._overview.started_ms,
