@@ -92,7 +92,8 @@ class FileColumns:
         self._added_time = as_array("q", self._joined("times").take(order))
         hashes = array("q")
         for chunk in self.chunks:
-            hashes.extend(_hashes(chunk))
+            for some in _hashes(chunk):
+                hashes.fromlist(some)
         in_order = as_arrow(hashes).take(order)
         by_hash = pc.sort_indices(in_order)
         self._row_by_hash = as_array("I", by_hash.cast(pa.uint32()))
@@ -317,13 +318,13 @@ def _size(numbers: array[int]) -> int:
     return len(numbers) * numbers.itemsize
 
 
-def _hashes(chunk: PackedEntries) -> Iterator[int]:
-    """The hash of each path's key. Python's own hash: it differs between processes, and never leaves this one."""
+def _hashes(chunk: PackedEntries) -> Iterator[list[int]]:
+    """The hash of each path's key, some at a time. Python's own: it differs between processes, and stays in this."""
     for part in chunk.slices(_SLICE):
         texts: Iterable[str] = part.paths.to_pylist()
         if pc.any(pc.match_substring_regex(part.paths, _UNUSUAL_PATH)).as_py():
             texts = map(path_key, texts)
-        yield from map(hash, texts)
+        yield list(map(hash, texts))
 
 
 def _sum(numbers: pa.Array) -> int:

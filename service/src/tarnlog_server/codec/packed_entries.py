@@ -278,13 +278,12 @@ def _by_key(column: pa.Array) -> dict[str, pa.Array] | None:
     names = keys.slice(0, width).to_pylist()
     if len(set(names)) < width or not pa.types.is_string(items.type):
         return None
-    found = {}
-    for at, name in enumerate(names):
-        every = None if width == 1 else pa.array(range(at, len(keys), width), pa.int64())
-        if pc.any(pc.not_equal(keys if every is None else keys.take(every), name)).as_py():
-            return None
-        found[name] = pa.concat_arrays([items, items.slice(0, 0)]) if every is None else items.take(every)
-    return found
+    # Each row names what the row before it names, so all name what the first does.
+    if pc.any(pc.not_equal(keys.slice(width), keys.slice(0, len(keys) - width))).as_py():
+        return None
+    if width == 1:
+        return {names[0]: pa.concat_arrays([items, items.slice(0, 0)])}
+    return {name: items.take(pa.arange(at, len(items), width)) for at, name in enumerate(names)}
 
 
 def _dicts(by_key: dict[str, pa.Array], rows: int) -> list[dict[str, Any]]:
@@ -319,7 +318,7 @@ def _woven(width: int, rows: int) -> tuple[pa.Array, pa.Array]:
 
     Most batches of a stream are of one size.
     """
-    offsets = pa.array(range(0, width * rows + 1, width), pa.int32())
+    offsets = pa.arange(0, width * rows + 1, width).cast(pa.int32())
     return offsets, pa.array([rows * at + row for row in range(rows) for at in range(width)], pa.int32())
 
 
