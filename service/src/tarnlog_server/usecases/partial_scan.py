@@ -79,6 +79,25 @@ class PartialScans:
                 return await self._scan(base, range(base.facts.version + 1, version + 1), asked)
         return None
 
+    async def without_files(self) -> Snapshot | None:
+        """The head with everything but files. Costs the hint, a round trip, and the versions after the state."""
+        with contextlib.suppress(StoreError, CorruptObject, NotOurs):
+            found = await self._at_head()
+            if found is not None and found[0].num_files >= self._from_files:
+                return (await self._bare(*found))[0]
+        return None
+
+    async def _bare(
+        self, base: StateManifest, after: range | list[int]
+    ) -> tuple[Snapshot | None, list[VersionRecord], int]:
+        """The table without the files of a state (None where it cannot be read), the versions after the state, and how
+        many of its files they removed."""
+        records = await self._records(after)
+        bare, removed = _followed(snapshot_of(State(base.facts, [], ours=True)), records)
+        if bare.dropped or unsupported_for_reading(bare.protocol) is not None:
+            return None, records, removed
+        return bare, records, removed
+
     async def _at_head(self) -> tuple[StateManifest, list[int]] | None:
         """The hinted state and the versions after it; as when a table is opened, the floor is read last."""
         ref = await self._states.hinted()
@@ -107,9 +126,8 @@ class PartialScans:
     async def _scan(self, base: StateManifest, after: range | list[int], asked: Filter) -> PartialScan | None:
         if base.num_files < self._from_files:
             return None
-        records = await self._records(after)
-        bare, removed = _followed(snapshot_of(State(base.facts, [], ours=True)), records)
-        if bare.dropped or unsupported_for_reading(bare.protocol) is not None:
+        bare, records, removed = await self._bare(base, after)
+        if bare is None:
             return None
         predicate = await understood(asked, bare.metadata, self._world)
         if predicate is None:

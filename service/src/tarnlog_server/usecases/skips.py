@@ -12,6 +12,7 @@ from tarnlog_server.core.alter import change_hash
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.table_settings import setting
+from tarnlog_server.usecases.cold_facts import ColdFacts
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.outcomes import expect_committed
@@ -23,6 +24,7 @@ class Skips:
     def __init__(self, tables: OpenTables, commits: Commits) -> None:
         self._tables = tables
         self._commits = commits
+        self.cold = ColdFacts(tables)
 
     async def record(self, name: TableName, request: RecordSkip, by: str | None = None) -> tuple[Skip, Committed]:
         """Record a skip: an ordinary commit whose count is made on the head it follows. Returns it as written."""
@@ -64,13 +66,16 @@ class Skips:
 
     async def all(self, name: TableName, max_staleness: float | None) -> tuple[Skip, ...]:
         """Every skip record of a live file, by path."""
-        table = await self._tables.get(name, max_staleness)
-        return tuple(skip for _, skip in sorted(table.live.head.skips.items()))
+        return tuple(skip for _, skip in sorted((await self._head(name, max_staleness)).skips.items()))
 
     async def cooldowns(self, name: TableName, max_staleness: float | None) -> dict[str, int]:
         """The paths that are left alone now, and until when."""
-        table = await self._tables.get(name, max_staleness)
-        return active_cooldowns(table.live.head, self._tables.world.now_ms())
+        return active_cooldowns(await self._head(name, max_staleness), self._tables.world.now_ms())
+
+    async def _head(self, name: TableName, max_staleness: float | None) -> Snapshot:
+        """The head, without its files where a large table is not open yet: they tell nothing of skips."""
+        found = await self.cold.at_head(name, max_staleness)
+        return (await self._tables.get(name, max_staleness)).live.head if found is None else found
 
 
 def active_cooldowns(snapshot: Snapshot, now_ms: int) -> dict[str, int]:

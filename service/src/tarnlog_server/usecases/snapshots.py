@@ -15,6 +15,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.usecases.caches import Caches, limits_of
+from tarnlog_server.usecases.cold_facts import ColdFacts
 from tarnlog_server.usecases.cursors import check_table, check_told, decode_cursor, encode_cursor
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.records import Records
@@ -57,6 +58,7 @@ class Snapshots:
         self._tables = tables
         self._records = records
         self._caches = caches
+        self.cold = ColdFacts(tables)
 
     async def snapshot(
         self, name: TableName, version: int | None, timestamp: int | None, max_staleness: float | None
@@ -100,8 +102,10 @@ class Snapshots:
         return FilesPage(snapshot.version, tuple(files), None)
 
     async def txn(self, name: TableName, app_id: str, max_staleness: float | None) -> Txn:
-        """How far an application got. ProblemError `txn-not-found`."""
-        _, snapshot = await self.at(name, None, None, max_staleness)
+        """How far an application got. Does not wait for a large table to be opened. ProblemError `txn-not-found`."""
+        snapshot = await self.cold.at_head(name, max_staleness)
+        if snapshot is None:
+            _, snapshot = await self.at(name, None, None, max_staleness)
         found = snapshot.txns.get(app_id)
         if found is None:
             raise ProblemError("txn-not-found", f"application {app_id[:200]!r} has not committed to {name}")
