@@ -18,7 +18,7 @@ import pytest
 from tarnlog import Client, CommitUnknown, InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.commits import Winner
-from tarnlog_spark import ConflictError, Table, _changing, _committing, _writes
+from tarnlog_spark import ConflictError, Table, _changing, _committing, _landing
 from tarnlog_spark._options import Place
 from tarnlog_spark._target import Target
 from tarnlog_spark._writing import WriteTask
@@ -131,7 +131,7 @@ def test_a_conflict_names_its_winner_and_cleans_up(
     spark: SparkSession, table: Table, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.write(numbers(spark, 4, 1))
-    real = _writes._replaced
+    real = _landing._replaced
     rivals: list[int] = []
 
     def with_a_rival(*args: Any) -> Any:
@@ -140,8 +140,8 @@ def test_a_conflict_names_its_winner_and_cleans_up(
         Table(table._target).delete(f"id = {len(rivals)}")
         return planned
 
-    monkeypatch.setattr(_writes, "_replaced", with_a_rival)
-    monkeypatch.setattr("tarnlog_spark._target.REBASES", 2)
+    monkeypatch.setattr(_landing, "_replaced", with_a_rival)
+    monkeypatch.setattr("tarnlog_spark._committing.REBASES", 2)
     before = files_on_disk(client, table)
     with pytest.raises(ConflictError) as error:
         table.write(numbers(spark, 50), "overwrite")
@@ -187,7 +187,7 @@ def test_an_overwrite_rebases_without_writing_its_rows_again(
     spark: SparkSession, table: Table, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.write(numbers(spark, 4, 1))
-    real = _writes._replaced
+    real = _landing._replaced
     wrote: list[int] = []
 
     def with_one_rival(*args: Any) -> Any:
@@ -196,7 +196,7 @@ def test_an_overwrite_rebases_without_writing_its_rows_again(
             wrote.append(table.delete("id = 1").version)
         return planned
 
-    monkeypatch.setattr(_writes, "_replaced", with_one_rival)
+    monkeypatch.setattr(_landing, "_replaced", with_one_rival)
     result = table.write(numbers(spark, 50), "overwrite")
     assert ids(table) == Counter(range(50))
     assert files_on_disk(client, table) >= files_in_log(client, table)
@@ -209,7 +209,7 @@ def test_a_refusal_that_settles_nothing_deletes_nothing(
     def refused(*args: Any, **fields: Any) -> None:
         raise InvalidRequest("too large", slug="commit-too-large", status=413)
 
-    monkeypatch.setattr(_writes, "commit_job", refused)
+    monkeypatch.setattr(_landing, "commit_job", refused)
     with pytest.raises(InvalidRequest):
         table.write(numbers(spark, 4))
     assert files_on_disk(client, table)
@@ -218,13 +218,13 @@ def test_a_refusal_that_settles_nothing_deletes_nothing(
 DRIVER = """
 import os, signal, sys
 import tarnlog_spark
-from tarnlog_spark import _writes
+from tarnlog_spark import _landing
 
 def killed(*args, **fields):
     print("written", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-_writes.commit_job = killed
+_landing.commit_job = killed
 spark = tarnlog_spark.session(master="local[1]")
 table = tarnlog_spark.Table.for_name(spark, sys.argv[1])
 table.write(spark.range(100).selectExpr("id", "cast(id % 2 as int) p"))

@@ -100,10 +100,10 @@ def test_the_same_txn_writes_once(form: Format, client: Client, name: str) -> No
     assert found.version == 2
 
 
-def test_a_conflict_names_its_winner_and_deletes_its_own_files(form: Format, client: Client, name: str) -> None:
+def test_an_overwrite_replaces_what_is_there_when_it_commits(form: Format, client: Client, name: str) -> None:
     """The rival commits while the tasks run: the last row is made by a task that waits for it."""
     form.writer(form.frame("id long", (1,))).save(name)
-    url, before = form.url, data_files(client, name)
+    url = form.url
 
     def rival(batches: Any) -> Any:
         from tarnlog import Client, Remove
@@ -115,12 +115,10 @@ def test_a_conflict_names_its_winner_and_deletes_its_own_files(form: Format, cli
                     other.commit(name, gone, read_version=other.snapshot(name).version, operation="RIVAL")
                 yield batch
 
-    late = form.spark.range(1).mapInArrow(rival, "id long")
-    text = form.fails(late, name, "overwrite")
-    assert "rule delete" in text
-    assert "RIVAL" in text
-    assert data_files(client, name) == before
-    assert form.rows(name) == []
+    form.writer(form.spark.range(1).mapInArrow(rival, "id long"), "overwrite").save(name)
+    assert form.rows(name) == [(0,)]
+    assert [record.operation for record in client.history(name)][:2] == ["WRITE", "RIVAL"]
+    assert not client.sessions(name)
 
 
 def test_a_task_that_runs_twice_writes_its_rows_once(form: Format, client: Client, name: str, tmp_path: Path) -> None:

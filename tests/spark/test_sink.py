@@ -14,11 +14,12 @@ from tarnlog import Add, Client, Committed, CommitUnknown, InvalidRequest, Plan,
 from tarnlog.protocol.schema import parse_schema
 from tarnlog.testing import FakeTarnlog
 from tarnlog_server.codec.sql_filter import parse_sql_filter
-from tarnlog_spark import _sink
+from tarnlog_spark import _committing, _landing
 from tarnlog_spark._errors import ConflictError, ConstraintError, SchemaMismatch
 from tarnlog_spark._format_writers import query_id, table_writer
+from tarnlog_spark._landing import is_done
 from tarnlog_spark._options import Place, WriteOptions
-from tarnlog_spark._sink import Prepared, Wish, finish, is_done, prepare
+from tarnlog_spark._sink import Prepared, Wish, finish, prepare
 from tarnlog_spark._writing import decode_message, write_batches
 
 ROWS = StructType([StructField("id", LongType()), StructField("day", StringType())])
@@ -54,6 +55,10 @@ class Sink:
         files = self.files(prepared, *rows)
         finish(self.client, prepared, files, txn)
         return files
+
+    @property
+    def schema(self) -> str:
+        return self.fake.snapshot("a.t").meta_data.schema_string
 
     @property
     def live(self) -> set[str]:
@@ -115,19 +120,34 @@ def test_what_is_not_known_keeps_its_files(sink: Sink, monkeypatch: pytest.Monke
 
     prepared = sink.prepare()
     files = sink.files(prepared, (1, "a"))
-    monkeypatch.setattr(_sink, "commit_job", never)
+    monkeypatch.setattr(_landing, "commit_job", never)
     with pytest.raises(CommitUnknown):
         finish(sink.client, prepared, files)
     assert sink.on_disk(files) == [True]
 
 
-def test_a_conflict_names_its_winner_and_takes_its_files_along(sink: Sink) -> None:
-    (old,) = sink.write((1, "a"))
+def test_a_conflict_that_comes_again_and_again_takes_its_files_along(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody replaces the table between each plan and its commit."""
+    sink.write((1, "a"))
     prepared = sink.prepare(overwrite=True)
     files = sink.files(prepared, (2, "a"))
-    sink.fake.commit("a.t", [Remove(path=old.path, data_change=True)], read_version=1, operation="RIVAL")
-    with pytest.raises(ConflictError, match="RIVAL"):
+    real, sent = _committing.commit_job, list[Any]()
+
+    def beaten(client: Client, job: Any, actions: Any) -> Committed:
+        sent.append(job)
+        gone = [Remove(path=path, data_change=True) for path in sink.live]
+        (new,) = sink.files(prepared, (len(sent) + 10, "a"))
+        sink.fake.commit("a.t", [*gone, new], read_version=job.read_version, operation="RIVAL")
+        return real(client, job, actions)
+
+    monkeypatch.setattr(_landing, "commit_job", beaten)
+    monkeypatch.setattr(_committing, "REBASES", 3)
+    with pytest.raises(ConflictError):
         finish(sink.client, prepared, files)
+    assert [job.read_version for job in sent] == [1, 2, 3], "each plan is of the newest version"
+    assert len({job.commit_id for job in sent}) == 3
     assert sink.on_disk(files) == [False]
 
 
@@ -161,10 +181,8 @@ def test_schemas(sink: Sink) -> None:
         sink.prepare(wider)
     with pytest.raises(SchemaMismatch, match="day: the table is partitioned by it"):
         sink.prepare(StructType([ROWS.fields[0]]), overwrite=True, overwrite_schema=True)
-    assert sink.prepare(StructType([ROWS.fields[0]])).meta_data is None, "what is absent is null"
-    changed = sink.prepare(wider, merge_schema=True).meta_data
-    assert changed is not None
-    assert '"x"' in changed.schema_string
+    assert sink.prepare(StructType([ROWS.fields[0]])).landing.schema_string == sink.schema, "absent is null"
+    assert '"x"' in sink.prepare(wider, merge_schema=True).landing.schema_string
     with pytest.raises(InvalidRequest, match=r"is partitioned by \(day\)"):
         sink.prepare(partition_by=("id",))
 

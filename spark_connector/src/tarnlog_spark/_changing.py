@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
-from tarnlog_spark._committing import commit_job, files_in_flight, new_job, removal
+from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._fitting import fitted
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
@@ -39,7 +39,7 @@ class ChangeResult(Struct, frozen=True, kw_only=True):
 def delete(target: Target, condition: Condition | None) -> ChangeResult:
     """Delete the rows that make the condition true; without one, all. Files of such rows alone are only removed."""
     with in_session(target):
-        return target.rebased(lambda: _delete(target, condition))
+        return rebased(lambda: _delete(target, condition))
 
 
 def update(target: Target, changes: Mapping[str, Expression], condition: Condition | None) -> ChangeResult:
@@ -47,7 +47,7 @@ def update(target: Target, changes: Mapping[str, Expression], condition: Conditi
     if not changes:
         raise InvalidRequest("An update sets at least one column.", slug="option-invalid")
     with in_session(target):
-        return target.rebased(lambda: _update(target, changes, condition))
+        return rebased(lambda: _update(target, changes, condition))
 
 
 def _delete(target: Target, condition: Condition | None) -> ChangeResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,10 @@ from tarnlog.protocol.actions import Action, Add, Remove
 from tarnlog.protocol.commits import Isolation
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._storage import Storage
+
+T = TypeVar("T")
+REBASES = 10
+"""How often an operation is done again after it lost to another commit."""
 
 PATIENCE_SECONDS = 300.0
 """How long the driver goes on asking about a commit whose outcome is not settled."""
@@ -110,6 +114,17 @@ def commit_job(
         return value_or_error(outcome)
     except CommitConflict as error:
         raise ConflictError(error.outcome, job.table) from None
+
+
+def rebased(attempt: Callable[[], T]) -> T:
+    """Do it again, from a new version, while the answer is that this can help; ConflictError after that."""
+    for _ in range(REBASES - 1):
+        try:
+            return attempt()
+        except ConflictError as error:
+            if error.retry != "rebase":
+                raise
+    return attempt()
 
 
 def _settles(outcome: CommitOutcome) -> bool:

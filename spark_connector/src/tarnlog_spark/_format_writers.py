@@ -19,8 +19,9 @@ from tarnlog import Client, Expired, TarnlogError
 from tarnlog.protocol.actions import Add, Txn
 from tarnlog_spark._arrow_read import as_schema
 from tarnlog_spark._errors import ConflictError
+from tarnlog_spark._landing import is_done
 from tarnlog_spark._options import Place, SinkOptions, WriteOptions, option_error
-from tarnlog_spark._sink import Prepared, Wish, finish, is_done, prepare
+from tarnlog_spark._sink import Prepared, Wish, finish, prepare
 from tarnlog_spark._storage import storage_at
 from tarnlog_spark._writing import WriteTask, decode_message, encode_message, write_batches
 

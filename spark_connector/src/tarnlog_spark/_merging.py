@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark._changing import ChangeResult, as_column, commit_rewrite, expressions, quoted
+from tarnlog_spark._committing import rebased
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._scanning import FILE, ROW
 from tarnlog_spark._target import Pinned, Target
@@ -100,7 +101,7 @@ class Merge:
             raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
         source = self._source.localCheckpoint()
         with in_session(self._target):
-            return self._target.rebased(lambda: self._attempt(source))
+            return rebased(lambda: self._attempt(source))
 
     def _with(self, kind: str, condition: Expression | None, values: Mapping[str, Expression] | None) -> Merge:
         self._clauses.append(_Clause(kind, condition, values))

@@ -18,10 +18,10 @@ from tarnlog import Corrupt, InvalidRequest, NotFound
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.paths import path_key
 from tarnlog_spark._arrow_read import read_batches
-from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, removal
+from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_flight, new_job, removal
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._partitions import partition_of
-from tarnlog_spark._target import REBASES, Pinned, Target
+from tarnlog_spark._target import Pinned, Target
 from tarnlog_spark._writes import in_session
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,13 @@ def partition_row(file: Add, types: Mapping[str, pa.DataType]) -> dict[str, Any]
     """The file's partition values by lower-cased column, as values of their types: equal ones are equal."""
     values = {name.lower(): text for name, text in file.partition_values.items()}
     return {name: _typed(values.get(name), kind) for name, kind in types.items()}
+
+
+def partition_key(file: Add, types: Mapping[str, pa.DataType]) -> tuple[Any, ...]:
+    """The file's partition as something to look up. Typed, because other writers may spell the same value otherwise;
+    a text that is no value of its type stands for itself."""
+    values = {name.lower(): text for name, text in file.partition_values.items()}
+    return tuple(_key_part(values.get(name), kind) for name, kind in types.items())
 
 
 def partition_types(schema: pa.Schema, partition_columns: tuple[str, ...]) -> dict[str, pa.DataType]:
@@ -95,6 +103,15 @@ def _literal(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
+def _key_part(text: str | None, kind: pa.DataType) -> Any:
+    try:
+        value = _typed(text, kind)
+    except pa.ArrowInvalid:
+        return text
+    return "NaN" if value != value else value  # NaN would not be found again
+
+
+@lru_cache(maxsize=10_000)  # many files share few values
 def _typed(text: str | None, kind: pa.DataType) -> Any:
     if text is None or pa.types.is_string(kind):
         return text

@@ -9,7 +9,7 @@ from msgspec import Struct
 from tarnlog import Expired, Reads
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.paths import path_key
-from tarnlog_spark._committing import commit_job, new_job, removal
+from tarnlog_spark._committing import commit_job, new_job, rebased, removal
 from tarnlog_spark._target import Target
 
 _SHOWN = 5
@@ -51,7 +51,7 @@ def restore(target: Target, *, version: int | None, timestamp: int | str | None)
         committed = commit_job(target.client, job, actions)
         return RestoreResult(version=committed.version, num_restored_files=len(back), num_removed_files=len(gone))
 
-    return target.rebased(attempt)
+    return rebased(attempt)
 
 
 def _check_there(target: Target, files: list[Add]) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tarnlog import Client, InvalidRequest, TableInfo
 from tarnlog.protocol.actions import Add
-from tarnlog_spark._errors import ConflictError, SchemaMismatch
+from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._options import Place
 from tarnlog_spark._planning import Plan, plan_files
 from tarnlog_spark._scan_lists import ScanList, list_of_adds, list_of_plan
@@ -24,10 +24,6 @@ from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, enco
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-T = TypeVar("T")
-REBASES = 10
-"""How often an operation is done again after it lost to another commit."""
 
 _TRUNCATION = "stats.truncation.maxLength"
 _FILE_SIZE = "targetFileSize"
@@ -78,16 +74,6 @@ class Target:
                 slug="format-not-supported",
             )
         return Pinned(self, plan)
-
-    def rebased(self, attempt: Callable[[], T]) -> T:
-        """Do it again, from a new version, while the answer is that this can help; ConflictError after that."""
-        for _ in range(REBASES - 1):
-            try:
-                return attempt()
-            except ConflictError as error:
-                if error.retry != "rebase":
-                    raise
-        return attempt()
 
 
 class Pinned:

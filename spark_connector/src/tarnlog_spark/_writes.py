@@ -1,7 +1,7 @@
 """Writing a DataFrame: append, overwrite (all, by condition, by partition), with or without a change of schema.
 
-The rows are written once. What the commit removes is planned right before it is sent, and planned anew when it lost to
-another commit, so that an overwrite never writes its rows twice.
+The rows are written once; how they land, whatever others commit meanwhile, is shared with the format (`_landing`). Only
+`replace_where` is done here, because files that hold other rows too are written anew by Spark.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from msgspec import Struct
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from tarnlog import Committed, InvalidRequest, Reads, WriteSession
+from tarnlog import InvalidRequest, WriteSession
 from tarnlog.protocol.actions import Action, Add, Txn
-from tarnlog.protocol.schema import parse_schema_string
-from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, removal
+from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
-from tarnlog_spark._partitions import partition_of, reads_of
+from tarnlog_spark._landing import Landing, is_done, is_recorded, land
 from tarnlog_spark._staging import Writer
 from tarnlog_spark._target import Pinned, Target, write_files
+from tarnlog_spark._writing import WriteTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,9 +57,8 @@ class WriteResult(Struct, frozen=True, kw_only=True):
 
 def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult:
     """Write to a table that exists. ConflictError, SchemaMismatch and ConstraintError leave it as it was."""
-    done = _recorded(target, options)
-    if done is not None:
-        return done
+    if options.txn is not None and is_done(target.client, target.table, options.txn):
+        return _already_done(options)
     pinned = target.pin(files=False)
     schema = _schema_after(pinned, rows, options)
     task = pinned.task(schema_string=json.dumps(schema.jsonValue(), separators=(",", ":")))
@@ -71,12 +69,12 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
         with _understood_constraint(options):
             written += write_files(new_rows, task, options.writer)
         session.check()
-        if options.mode == "append" and options.txn is None and not _changes_schema(pinned, schema):
-            return _append(pinned, written, options)
+        if options.replace_where is None:
+            return _land(pinned, task, written, options)
         try:
-            return target.rebased(lambda: _commit(target, written, schema, options))
+            return rebased(lambda: _replace_where(target, written, options))
         except ConflictError as error:
-            if options.txn is None or error.rule != "txn" or (error.last_txn_version or 0) < options.txn[1]:
+            if not is_recorded(error, options.txn):
                 raise
             discard(pinned.storage, written)
             return _already_done(options)
@@ -89,50 +87,28 @@ def in_session(target: Target) -> Iterator[WriteSession]:
         yield session
 
 
-def _append(pinned: Pinned, written: list[Add], options: WriteOptions) -> WriteResult:
-    """A blind append: it never bounces, unless the columns it was written for have changed."""
-    if not written:
-        return WriteResult(version=pinned.version, skipped="there were no rows to append")
-    target = pinned.target
-    job = new_job(target.table, "WRITE", read_version=pinned.version, parameters=_parameters(options))
-    return _result(commit_job(target.client, job, written), written, 0)
+def _land(pinned: Pinned, task: WriteTask, written: list[Add], options: WriteOptions) -> WriteResult:
+    landing = Landing(
+        table=pinned.target.table,
+        schema_string=task.schema_string,
+        parameters=_parameters(options),
+        overwrite=options.mode == "overwrite",
+        dynamic_partitions=options.dynamic_partitions,
+        merge_schema=options.merge_schema,
+        overwrite_schema=options.overwrite_schema,
+    )
+    done = land(pinned.target.client, pinned.storage, landing, pinned.plan, written, options.txn)
+    if done.recorded:
+        return _already_done(options)
+    if done.commit_id is None:
+        return WriteResult(version=done.version, skipped=_NOTHING[landing.overwrite])
+    return _result(done.version, done.commit_id, written, done.num_removed_files)
 
 
-def _commit(target: Target, written: list[Add], schema: StructType, options: WriteOptions) -> WriteResult:
-    """One attempt: plan what goes, and send."""
-    if options.replace_where is not None:
-        return _replace_where(target, written, options)
-    pinned = target.pin(files=options.mode == "overwrite")
-    gone, reads = _replaced(pinned, written, options)
-    actions: list[Action] = [*(removal(file) for file in gone), *written]
-    after = schema if options.overwrite_schema else evolved(pinned.schema, schema, table=target.table)
-    if _changes_schema(pinned, after):
-        text = json.dumps(after.jsonValue(), separators=(",", ":"))
-        actions.insert(0, msgspec.structs.replace(pinned.meta_data, schema_string=text))
-    if options.txn is not None:
-        actions.append(Txn(app_id=options.txn[0], version=options.txn[1]))
-    if not actions:
-        return WriteResult(version=pinned.version, skipped="there was nothing to replace and nothing to write")
-    job = new_job(target.table, "WRITE", read_version=pinned.version, reads=reads, parameters=_parameters(options))
-    try:
-        return _result(commit_job(target.client, job, actions), written, len(gone))
-    except InvalidRequest as error:
-        # A schema of one's own needs a commit that removes every file: an append in between is one more to remove.
-        newer = options.overwrite_schema and target.client.snapshot(target.table).version > pinned.version
-        if error.slug != "schema-change-not-allowed" or not newer:
-            raise
-    return _commit(target, written, schema, options)
-
-
-def _replaced(pinned: Pinned, written: list[Add], options: WriteOptions) -> tuple[list[Add], Reads | None]:
-    """The files that this write replaces, and what it has read to know that."""
-    if options.mode != "overwrite":
-        return [], None
-    if not options.dynamic_partitions or not pinned.partition_columns:
-        return list(pinned.files), Reads(whole_table=True)
-    partitions = {partition_of(file.partition_values) for file in written}
-    gone = [file for file in pinned.files if partition_of(file.partition_values) in partitions]
-    return gone, reads_of(partitions, parse_schema_string(pinned.meta_data.schema_string)) if partitions else None
+_NOTHING = {
+    False: "there were no rows to append",
+    True: "there was nothing to replace and nothing to write",
+}
 
 
 def _replace_where(target: Target, written: list[Add], options: WriteOptions) -> WriteResult:
@@ -158,7 +134,8 @@ def _replace_where(target: Target, written: list[Add], options: WriteOptions) ->
             reads=pinned.plan.reads,
             parameters=_parameters(options),
         )
-        return _result(commit_job(target.client, job, actions), written, len(gone))
+        done = commit_job(target.client, job, actions)
+        return _result(done.version, done.commit_id, written, len(gone))
 
 
 def _schema_after(pinned: Pinned, rows: DataFrame, options: WriteOptions) -> StructType:
@@ -167,17 +144,6 @@ def _schema_after(pinned: Pinned, rows: DataFrame, options: WriteOptions) -> Str
     if options.merge_schema:
         return evolved(pinned.schema, rows.schema, table=pinned.target.table)
     return pinned.schema
-
-
-def _changes_schema(pinned: Pinned, schema: StructType) -> bool:
-    return bool(pinned.schema.jsonValue() != schema.jsonValue())
-
-
-def _recorded(target: Target, options: WriteOptions) -> WriteResult | None:
-    if options.txn is None:
-        return None
-    known = target.client.txn(target.table, options.txn[0])
-    return _already_done(options) if known is not None and known.version >= options.txn[1] else None
 
 
 def _already_done(options: WriteOptions) -> WriteResult:
@@ -194,10 +160,10 @@ def _parameters(options: WriteOptions) -> dict[str, object]:
     return told
 
 
-def _result(committed: Committed, written: list[Add], removed: int) -> WriteResult:
+def _result(version: int, commit_id: str, written: list[Add], removed: int) -> WriteResult:
     return WriteResult(
-        version=committed.version,
-        commit_id=committed.commit_id,
+        version=version,
+        commit_id=commit_id,
         num_files=len(written),
         num_rows=sum(file.num_records or 0 for file in written),
         num_removed_files=removed,
