@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.api.answers import arrow_answer, flat, large_answer, wants_arrow
+from tarnlog_server.api.answers import arrow_answer, large_answer, wants_arrow
 from tarnlog_server.api.bodies import BodyLimits, read_body
 from tarnlog_server.api.decoding import body_as, query_as, refused
 from tarnlog_server.api.examples import ADD
@@ -55,15 +55,8 @@ class PlanRoutes:
             if asked.explain or asked.cursor is not None:
                 raise ProblemError("not-acceptable", "an Arrow stream has no pages and explains nothing: ask for JSON")
             return arrow_answer(await plans.arrow(table_of(request), asked, _moment(asked)))
-        page = await plans.page(table_of(request), asked, _moment(asked))
-        content: dict[str, Any] = {
-            "version": page.version,
-            "files": [flat(add) for add in page.files],
-            "next": page.next,
-        }
-        content |= {"ledger": page.ledger, "filter": page.filter, "explain": page.explain}
-        told = {name: value for name, value in content.items() if value is not msgspec.UNSET}
-        return await large_answer(request, self._coordinator.world, told)
+        page = await plans.encoded(table_of(request), asked, _moment(asked))
+        return await large_answer(request, self._coordinator.world, page)
 
     def operations(self) -> list[Operation]:
         """What is served here."""

@@ -13,7 +13,6 @@ from tarnlog.protocol.plans import PlanRequest
 from tarnlog_server.api.answers import (
     arrow_answer,
     entity_tag,
-    flat,
     json_answer,
     large_answer,
     not_modified,
@@ -58,11 +57,10 @@ class SnapshotRoutes:
         if wants_arrow(request):
             asked = PlanRequest(version=query.version, max_staleness_seconds=query.max_staleness_seconds)
             return arrow_answer(await self._coordinator.plans.arrow(table_of(request), asked, query.moment))
-        page = await self._coordinator.snapshots.files(
+        page = await self._coordinator.snapshots.encoded_files(
             table_of(request), query.version, query.moment, query.max_staleness_seconds, query.limit, query.cursor
         )
-        content = {"version": page.version, "files": [flat(add) for add in page.files], "next": page.next}
-        return await large_answer(request, self._coordinator.world, content)
+        return await large_answer(request, self._coordinator.world, page)
 
     async def txn(self, request: Request) -> Response:
         query = query_as(request.scope["query_string"], Fresh)

@@ -120,11 +120,11 @@ def _pieces(segment: FileColumns, rows: Sequence[int]) -> Iterator[PackedEntries
 def _of_piece(piece: PackedEntries, schema: pa.Schema, registry: Mapping[str, str]) -> pa.RecordBatch:
     columns = {field.name: piece.column(field.name, field.type) for field in schema}
     if "docMappingRef" in columns:
-        columns["docMappingJson"] = _restored(columns["docMappingJson"], columns["docMappingRef"], registry)
+        columns["docMappingJson"] = restored(columns["docMappingJson"], columns["docMappingRef"], registry)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-def _restored(inline: pa.Array, refs: pa.Array, registry: Mapping[str, str]) -> pa.Array:
+def restored(inline: pa.Array, refs: pa.Array, registry: Mapping[str, str]) -> pa.Array:
     """The mapping of each file: its own, or what the table's configuration has for its ref. Each text is there once."""
     texts = [lookup(ref, registry) for ref in refs.dictionary.to_pylist()]
     known = [text for text in texts if text is not None]

@@ -114,6 +114,14 @@ class PackedEntries:
         others = [key for key in self._by_key.get(name, ()) if key != column and key.lower() == column.lower()]
         return pc.coalesce(found, *(self.texts(name, key) for key in others)) if others else found
 
+    def keys_of(self, name: str) -> list[str]:
+        """The keys of a map, where every row has all of them in this order; else none."""
+        return list(self._by_key.get(name, ()))
+
+    def constant(self, name: str) -> Any:
+        """The value of a field that is the same in every row; None where it is not."""
+        return self._constants[name].as_py() if name in self._constants else None
+
     def values(self, name: str) -> list[Any]:
         """One field of all rows as Python values, maps as dicts; None where there is none."""
         if name in self._constants:

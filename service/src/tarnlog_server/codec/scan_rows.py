@@ -7,6 +7,7 @@ row's version and path leads back to it. Nothing here depends on when it is aske
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 
@@ -106,6 +107,18 @@ def _all(snapshot: Snapshot) -> Sequence[int]:
     rows = array("I")
     for before, after in pairwise([-1, *(row for row in gone if row < snapshot.length), snapshot.length]):
         rows.extend(range(before + 1, after))
+    return rows
+
+
+def live_rows(snapshot: Snapshot, start: int, limit: int) -> Sequence[int]:
+    """The first live rows from one on, at most `limit`. Costs those, and the removed ones in between."""
+    gone = snapshot.files.gone(snapshot.version)
+    at = bisect_left(gone, start)
+    rows = array("q")
+    while start < snapshot.length and len(rows) < limit:
+        end = min(gone[at], snapshot.length) if at < len(gone) else snapshot.length
+        rows.extend(range(start, min(end, start + limit - len(rows))))
+        start, at = end + 1, at + 1
     return rows
 
 

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +24,7 @@ from tarnlog.protocol.plans import ExplainedManifest, Explanation, Ledger, PlanR
 from tarnlog.protocol.predicates import Predicate
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.add_arrow import arrow_batches, arrow_schema
+from tarnlog_server.codec.add_json import files_json
 from tarnlog_server.codec.arrow_stream import ArrowStream
 from tarnlog_server.codec.manifest_filter import ManifestFilter
 from tarnlog_server.codec.scan_rows import Pruned, adds, prune, rows_at
@@ -38,13 +39,12 @@ from tarnlog_server.usecases.filters import digest_of, told_filter, understood
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.load_times import LoadTimes
 from tarnlog_server.usecases.skips import active_cooldowns
-from tarnlog_server.usecases.snapshots import Snapshots
+from tarnlog_server.usecases.snapshots import OFF_LOOP_FROM, Snapshots
 
-OFF_LOOP_FROM = 2000
-"""Files from which on pruning, or making actions of them, goes to a thread: requests of others must not wait for it."""
 KEPT_PLANS, KEPT_SECONDS = 8, 60.0
 """Plans that are kept for their next page, and for how long: without them every page prunes again."""
 T = TypeVar("T")
+F = TypeVar("F")
 _Key: TypeAlias = tuple[str, int, str, int]
 """Table, version, what was asked, and when."""
 
@@ -57,6 +57,17 @@ class PlanPage(Struct, frozen=True, rename="camel"):
 
     version: int
     files: tuple[Add, ...]
+    next: str | None
+    ledger: Ledger
+    filter: dict[str, Any] | UnsetType = UNSET
+    explain: Explanation | UnsetType = UNSET
+
+
+class EncodedPage(Struct, frozen=True, rename="camel"):
+    """The same page with its files as JSON already."""
+
+    version: int
+    files: msgspec.Raw
     next: str | None
     ledger: Ledger
     filter: dict[str, Any] | UnsetType = UNSET
@@ -122,6 +133,15 @@ class Plans:
 
         With `explain` a page goes through all files, dropped ones included, `limit` of them.
         """
+        return PlanPage(*await self._paged(name, asked, timestamp, _actions))
+
+    async def encoded(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> EncodedPage:
+        """The same page, several times quicker: no action is made of a packed file."""
+        return EncodedPage(*await self._paged(name, asked, timestamp, files_json))
+
+    async def _paged(
+        self, name: TableName, asked: PlanRequest, timestamp: int | None, make: Callable[[Snapshot, Sequence[int]], F]
+    ) -> tuple[int, F, str | None, Ledger, dict[str, Any] | UnsetType, Explanation | UnsetType]:
         digest = digest_of(asked.filter, asked.exclude_cooldowns, asked.explain)
         after = None if asked.cursor is None else _continued(asked.cursor, digest)
         scan = await self._scan(name, asked, timestamp, digest, after)
@@ -131,26 +151,26 @@ class Plans:
             start = snapshot.files.row_after(after.a, after.k)
             check_told(after.d, scan.before(start, explained=asked.explain))
         found = await self._off_loop(
-            min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, first=after is None)
+            min(asked.limit, snapshot.num_files), lambda: _page(scan, asked, start, make, first=after is None)
         )
         key = (str(name), snapshot.version, digest, scan.now_ms)
         told = UNSET if after is not None else told_filter(scan.predicate)
         if found.last is None:
             self._kept.pop(key, None)
-            return PlanPage(snapshot.version, found.files, None, scan.ledger, told, found.explain)
+            return snapshot.version, found.files, None, scan.ledger, told, found.explain
         self._keep(key, scan)
-        row, path = found.last
+        row = found.last
         where = _Cursor(
             snapshot.version,
             snapshot.files.added_at(row),
-            path_key(path),
+            path_key(snapshot.files.file(row).path),
             snapshot.table_id or "",
             digest,
             scan.now_ms,
             msgspec.structs.astuple(scan.ledger),
             scan.before(row + 1, explained=asked.explain),
         )
-        return PlanPage(snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain)
+        return snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain
 
     async def arrow(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> ArrowPlan:
         """All files of a plan as one stream, made while it is read. Raises ProblemError."""
@@ -234,32 +254,40 @@ class Plans:
         return work() if files < OFF_LOOP_FROM else await self._world.run_blocking(work)
 
 
-class _Found(Struct, frozen=True):
-    files: tuple[Add, ...]
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Found(Generic[F]):
+    files: F
     explain: Explanation | UnsetType
-    last: tuple[int, str] | None
-    """The row and the path that the next page goes on after; None when there is none."""
+    last: int | None
+    """The row that the next page goes on after; None when there is none."""
 
 
-def _page(scan: _Scan, asked: PlanRequest, start: int, *, first: bool) -> _Found:
+def _actions(snapshot: Snapshot, rows: Sequence[int]) -> tuple[Add, ...]:
+    return tuple(adds(snapshot, rows))
+
+
+def _page(
+    scan: _Scan, asked: PlanRequest, start: int, make: Callable[[Snapshot, Sequence[int]], F], *, first: bool
+) -> _Found[F]:
     if asked.explain:
-        return _explained_page(scan, asked.limit, start, first=first)
+        return _explained_page(scan, asked.limit, start, make, first=first)
     at = bisect_left(scan.rows, start)
     rows = scan.rows[at : at + asked.limit]
-    files = tuple(adds(scan.snapshot, rows))
     more = at + len(rows) < len(scan.rows)
-    return _Found(files, UNSET, (rows[-1], files[-1].path) if more else None)
+    return _Found(make(scan.snapshot, rows), UNSET, rows[-1] if more else None)
 
 
-def _explained_page(scan: _Scan, limit: int, start: int, *, first: bool) -> _Found:
+def _explained_page(
+    scan: _Scan, limit: int, start: int, make: Callable[[Snapshot, Sequence[int]], F], *, first: bool
+) -> _Found[F]:
     lines = explained_files(scan.snapshot, scan.predicate, scan.cooling, start, limit + 1)
     shown = lines[:limit]
-    files = tuple(adds(scan.snapshot, [row for row, line in shown if line.kept]))
+    files = make(scan.snapshot, [row for row, line in shown if line.kept])
     told = Explanation(
         files=tuple(line for _, line in shown),
         manifests=scan.manifests if first else (),
     )
-    return _Found(files, told, (shown[-1][0], shown[-1][1].path) if len(lines) > limit else None)
+    return _Found(files, told, shown[-1][0] if len(lines) > limit else None)
 
 
 def _left(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -12,13 +13,17 @@ from tarnlog.protocol.actions import Add, MetaData, Protocol, Txn
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.add_json import files_json
+from tarnlog_server.codec.scan_rows import adds, live_rows
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.schema_dedup import restore
 from tarnlog_server.usecases.caches import Caches, limits_of
 from tarnlog_server.usecases.cold_facts import ColdFacts
 from tarnlog_server.usecases.cursors import check_table, check_told, decode_cursor, encode_cursor
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.records import Records
+
+OFF_LOOP_FROM = 2000
+"""Files from which on pruning, or making something of them, goes to a thread: others must not wait for it."""
 
 
 class SnapshotView(Struct, frozen=True, rename="camel"):
@@ -39,6 +44,14 @@ class FilesPage(Struct, frozen=True, rename="camel"):
 
     version: int
     files: tuple[Add, ...]
+    next: str | None
+
+
+class EncodedFiles(Struct, frozen=True, rename="camel"):
+    """The same page with its files as JSON already."""
+
+    version: int
+    files: msgspec.Raw
     next: str | None
 
 
@@ -77,6 +90,35 @@ class Snapshots:
         cursor: str | None,
     ) -> FilesPage:
         """A page of live files, in the order they were added. Costs the page, plus removed files in between."""
+        snapshot, rows, following = await self._page(name, version, timestamp, max_staleness, limit, cursor)
+        return FilesPage(snapshot.version, tuple(adds(snapshot, rows)), following)
+
+    async def encoded_files(
+        self,
+        name: TableName,
+        version: int | None,
+        timestamp: int | None,
+        max_staleness: float | None,
+        limit: int,
+        cursor: str | None,
+    ) -> EncodedFiles:
+        """The same page, several times quicker and beside the event loop: no action is made of a packed file."""
+        snapshot, rows, following = await self._page(name, version, timestamp, max_staleness, limit, cursor)
+        if len(rows) < OFF_LOOP_FROM:
+            return EncodedFiles(snapshot.version, files_json(snapshot, rows), following)
+        encoded = await self._tables.world.run_blocking(lambda: files_json(snapshot, rows))
+        return EncodedFiles(snapshot.version, encoded, following)
+
+    async def _page(
+        self,
+        name: TableName,
+        version: int | None,
+        timestamp: int | None,
+        max_staleness: float | None,
+        limit: int,
+        cursor: str | None,
+    ) -> tuple[Snapshot, Sequence[int], str | None]:
+        """A snapshot, the rows of a page, and where the next one goes on."""
         after: _FilesCursor | None = None
         if cursor is not None:
             after = decode_cursor(cursor, _FilesCursor)
@@ -88,18 +130,14 @@ class Snapshots:
             check_table(after.t, table.live.head)
             start = snapshot.files.row_after(after.a, after.k)
             check_told(after.d, snapshot.files.live_before(start, snapshot.version))
-        registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
-        files: list[Add] = []
-        last = -1
-        for row, add in snapshot.rows(start):
-            if len(files) == limit:
-                added_at = snapshot.files.added_at(last)
-                told = snapshot.files.live_before(last + 1, snapshot.version)
-                where = _FilesCursor(snapshot.version, added_at, path_key(files[-1].path), table_id, told)
-                return FilesPage(snapshot.version, tuple(files), encode_cursor(where))
-            files.append(restore(add, registry) if add.doc_mapping_ref is not None else add)
-            last = row
-        return FilesPage(snapshot.version, tuple(files), None)
+        rows = live_rows(snapshot, start, limit + 1)
+        if len(rows) <= limit:
+            return snapshot, rows, None
+        last = rows[limit - 1]
+        key = path_key(snapshot.files.file(last).path)
+        told = snapshot.files.live_before(last + 1, snapshot.version)
+        where = _FilesCursor(snapshot.version, snapshot.files.added_at(last), key, table_id, told)
+        return snapshot, rows[:limit], encode_cursor(where)
 
     async def txn(self, name: TableName, app_id: str, max_staleness: float | None) -> Txn:
         """How far an application got. Does not wait for a large table to be opened. ProblemError `txn-not-found`."""
