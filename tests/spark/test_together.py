@@ -1,9 +1,8 @@
-"""Writers, a stream, an optimize and deletes on one table at the same time."""
+"""Writers, streams, an optimize and deletes on one table at the same time."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tarnlog import Client
+from tarnlog import Client, NotFound
 from tarnlog_spark import Table
 from tests.service_process import ServiceProcess
 from tests.spark.hand_made import HandMade
-from tests.spark.queries import finished
+from tests.spark.queries import Running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,25 +55,28 @@ def table(spark: SparkSession, tarnlog_service: ServiceProcess, name: str) -> Ta
     return Table.create(spark, name, "id long, p int", partition_by=["p"], url=tarnlog_service.url)
 
 
-def test_writers_a_stream_an_optimize_and_deletes_at_the_same_time(
+def test_writers_streams_an_optimize_and_deletes_at_the_same_time(
     spark: SparkSession, table: Table, client: Client, names: Callable[[], str], tmp_path: Path
 ) -> None:
     """Every version holds exactly the rows that the commits up to it say, and nobody hears of a conflict.
 
-    The stream copies a table, a file a batch; the others begin when its first batch is there, and it has more to do.
-    Deletes and optimizes wait for appends, so that they fall between them.
+    One stream writes into the table, a file of its feed a batch; another reads what happens to the table. Both run when
+    the writers begin and after they have ended, and the writers do their last round only when both have had a part in
+    it. Deletes, optimizes and the feed wait for appends, so that they fall between them.
     """
-    feed = HandMade(client, names())
+    feed, copy = HandMade(client, names()), names()
     book, appended = Book(), threading.Semaphore(0)
 
-    def start() -> StreamingQuery:
-        source = spark.readStream.format("tarnlog").options(url=client.url, maxFilesPerTrigger="1")
-        rows = source.load(feed.name).selectExpr("id", "cast(id % 2 as int) p")
-        writer = rows.writeStream.format("tarnlog").options(url=client.url, checkpointLocation=str(tmp_path))
-        return writer.trigger(availableNow=True).start(table.name)
+    def query(source: str, sink: str, *columns: str, **options: str) -> StreamingQuery:
+        rows = spark.readStream.format("tarnlog").options(url=client.url, **options).load(source).selectExpr(*columns)
+        writer = rows.writeStream.format("tarnlog").options(url=client.url, checkpointLocation=str(tmp_path / sink))
+        return writer.trigger(processingTime="0 seconds").start(sink)
 
     def write(first: int) -> None:
         for number in range(ROUNDS):
+            if number == ROUNDS - 1:
+                into.until(lambda: len(batches_of(client, table)) >= 2)
+                out_of.until(lambda: total_rows(client, copy) > 10)
             low = first + number * WIDTH
             rows = spark.range(low, low + WIDTH, 1, 1).selectExpr("id", "cast(id % 2 as int) p")
             book.note(table.write(rows).version, "append", frozenset(range(low, low + WIDTH)))
@@ -92,28 +94,75 @@ def test_writers_a_stream_an_optimize_and_deletes_at_the_same_time(
             appended.acquire()
             table.optimize().execute_compaction()
 
+    def fill() -> None:
+        for number in range(1, BATCHES):
+            appended.acquire()
+            feed.add(batch(number))
+
     table.write(spark.range(FIRST, FIRST + 10, 1, 1).selectExpr("id", "cast(id % 2 as int) p"))
     book.note(1, "append", frozenset(range(FIRST, FIRST + 10)))
-    for number in range(BATCHES):
-        feed.add(batch(number))
-    stream = start()
-    while stream.isActive and not batches_of(client, table):
-        time.sleep(0.1)
-    all_at_once((write, 10_000), (write, 20_000), (delete,), (optimize,))
-    started = [stream]
-    finished(lambda: started.pop() if started else start())
+    feed.add(batch(0))
+    into = Running(lambda: query(feed.name, table.name, "id", "cast(id % 2 as int) p", maxFilesPerTrigger="1"))
+    changes = ("id", "_change_type what", "_commit_version version")
+    out_of = Running(lambda: query(table.name, copy, *changes, readChangeFeed="true", startingVersion="1"))
+    try:
+        into.until(lambda: len(batches_of(client, table)) == 1)
+        out_of.until(lambda: total_rows(client, copy) >= 10)
+        all_at_once((write, 10_000), (write, 20_000), (delete,), (optimize,), (fill,))
+        into.until(lambda: len(batches_of(client, table)) == BATCHES)
+        expected = total_changes(client, table)
+        out_of.until(lambda: total_rows(client, copy) >= expected)
+        into.check()
+        out_of.check()
+    finally:
+        into.stop()
+        out_of.stop()
 
-    history = list(client.history(table.name))
-    batches = batches_of(client, table)
-    for number, version in enumerate(batches):
+    for number, version in enumerate(batches_of(client, table)):
         book.note(version, "append", frozenset(batch(number)))
+    told = changes_in(client, copy)
     rows: frozenset[int] = frozenset()
     for version in range(1, client.snapshot(table.name).version + 1):
-        rows = book.rows_after(version, rows)
+        before, rows = rows, book.rows_after(version, rows)
         assert rows_at(client, table, version) == Counter(rows), f"version {version}"
+        inserts, deletes = told.pop((version, "insert"), Counter()), told.pop((version, "delete"), Counter())
+        assert inserts - deletes == Counter(rows - before), f"what the stream read of version {version}"
+        assert deletes - inserts == Counter(before - rows), f"what the stream read of version {version}"
+    assert told == {}
+    assert total_rows(client, copy) == expected, "each change once"
     assert len(rows) == (2 * ROUNDS + BATCHES) * WIDTH + 10 - DELETES * 3
-    operations = Counter(commit.operation for commit in history)
-    assert (operations["WRITE"], operations["DELETE"], len(batches)) == (2 * ROUNDS + 1, DELETES, BATCHES)
+    operations = Counter(commit.operation for commit in client.history(table.name))
+    assert (operations["WRITE"], operations["DELETE"]) == (2 * ROUNDS + 1, DELETES)
+    assert operations["STREAMING UPDATE"] == BATCHES
+
+
+def total_rows(client: Client, name: str) -> int:
+    """The rows of a table, which a stream may still be about to make."""
+    try:
+        return sum(file.num_records or 0 for file in client.files(name))
+    except NotFound:
+        return 0
+
+
+def total_changes(client: Client, table: Table) -> int:
+    """The rows of all files that commits added and removed, as a change feed tells them."""
+    known: dict[str, int] = {}
+    total = 0
+    for change in client.changes(table.name, 1):
+        known.update((add.path, add.num_records or 0) for add in change.adds)
+        total += sum(known[add.path] for add in change.adds if add.data_change)
+        total += sum(known[remove.path] for remove in change.removes if remove.data_change)
+    return total
+
+
+def changes_in(client: Client, name: str) -> dict[tuple[int, str], Counter[int]]:
+    """The ids that the reading stream wrote down, by version and kind of change."""
+    folder = Path(client.get_table(name).location.removeprefix("file://"))
+    found: dict[tuple[int, str], Counter[int]] = {}
+    for file in client.files(name):
+        for row in pq.ParquetFile(folder / file.path).read().to_pylist():
+            found.setdefault((row["version"], row["what"]), Counter())[row["id"]] += 1
+    return found
 
 
 def batches_of(client: Client, table: Table) -> list[int]:
