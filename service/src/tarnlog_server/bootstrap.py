@@ -44,6 +44,9 @@ from tarnlog_server.usecases.probe import ProbeReport
 from tarnlog_server.usecases.replicas import Replicas
 from tarnlog_server.usecases.roots import Root, Roots
 
+INDEX_START_SECONDS = 1.0
+"""How long a start waits for the index: a plan that comes before it is there decodes what the index has decoded."""
+
 
 class Service:
     """One replica with everything around it. `app` is what an HTTP server runs."""
@@ -79,6 +82,8 @@ class Service:
         passed = await attempted(lambda: check_stores(roots, self.world, self._checked))
         watch = asyncio.create_task(keep_checking(roots, self.world, self._checked, passed=passed), name="store checks")
         self._background = self._jobs()
+        if self.coordinator.ingest is not None:
+            await self.coordinator.ingest.guard.tried(INDEX_START_SECONDS)
         try:
             yield
         finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 
 import tarnlog_server.adapters.allocator  # noqa: F401  # first: it has to be there before Arrow is loaded
+from tarnlog_server.adapters.lean_arrow import without_pandas
 from tarnlog_server.api.http_protocol import BoundedHttp
 from tarnlog_server.bootstrap import Service
 from tarnlog_server.settings import BadSettings, Settings, load_settings
@@ -51,7 +52,7 @@ def serve(
     # What is there now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    with contextlib.closing(listening):
+    with contextlib.closing(listening), without_pandas():
         _run(server, listening)
     return 0 if server.started else 1
 

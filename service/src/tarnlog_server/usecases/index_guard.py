@@ -7,6 +7,7 @@ index again; the pause before each try doubles. Storage answers meanwhile, so no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -47,6 +48,7 @@ class IndexGuard:
         """Told when it became degraded: somebody has to prepare the index again."""
         self.reason = ""
         """Why it is degraded."""
+        self._tried = asyncio.Event()
 
     async def read(self, kind: str, work: Callable[[Index], Awaitable[T]], at_least: float = 0.0) -> T | None:
         """What `work` finds; None when the index is not there, or does not answer soon. IndexWrong passes through.
@@ -95,6 +97,14 @@ class IndexGuard:
                 if self.state == "degraded":
                     _log.warning("the index is back")
                 self.state, self.reason = "ready", ""
+                self._tried.set()
+
+    async def tried(self, seconds: float) -> None:
+        """Return when it is known whether the index can be used, or after so many seconds: who begins to answer before
+        that reads from storage what the index would have had."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._tried.wait()
 
     async def _rest(self) -> None:
         wait = self._not_before - self._world.monotonic()
@@ -106,6 +116,7 @@ class IndexGuard:
         if self.state != "degraded":
             _log.warning("the index is degraded, storage answers: %s: %s", kind, reason)
         self.state, self.reason = "degraded", reason
+        self._tried.set()
         self.on_failure()
         now = self._world.monotonic()
         if now >= self._not_before:
