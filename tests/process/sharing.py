@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from tests.postgres_process import PostgresProcess
+from tests.postgres_server import PostgresServer
 from tests.process.cut_off import Cable
 from tests.process.log_reading import Objects, objects_in_bucket, objects_in_folder
 from tests.servers import SHARED_BUCKET, S3Server
@@ -43,7 +43,7 @@ def on_s3(server: S3Server, prefix: str) -> Storage:
 class Group:
     """Replicas that share tables by leases, each with a way to the database of its own that can be cut."""
 
-    def __init__(self, storage: Storage, server: PostgresProcess, folder: Path) -> None:
+    def __init__(self, storage: Storage, server: PostgresServer, folder: Path) -> None:
         self.storage = storage
         self._server = server
         self._folder = folder

