@@ -23,6 +23,9 @@ from tarnlog_spark._statistics import flat_columns, same_types, statistics_of, v
 from tarnlog_spark._writing import STORED, Values, WriteTask, split
 
 MARKER = "_SUCCESS"
+ATTEMPTS = "_temporary"
+"""Where tasks write; the committer takes files out of there only when it ends the whole job."""
+
 THREADS = 8
 _ADVICE = "Nothing was committed. Write again, or with writer='arrow'."
 
@@ -37,14 +40,17 @@ class StagedFile(Struct, frozen=True):
 
 def staged_files(task: WriteTask, folder: str) -> list[StagedFile]:
     """The data files of a job that ended well, below `folder`. Costs a listing of what the job wrote; Corrupt if it
-    did not end well, or if anything lies there that it cannot have written."""
+    did not end well, or if anything lies there that it cannot have written.
+
+    An attempt that lost to a faster one may not have noticed yet: what it still writes below ATTEMPTS is nobody's.
+    """
     root = task.storage.path(folder)
     depth = len(task.partition_columns) + 1
     found, ended = [], False
-    selector = pafs.FileSelector(root, recursive=True)
+    selector = pafs.FileSelector(root, recursive=True, allow_not_found=True)  # attempts that lost clear their folders
     for info in task.storage.filesystem.get_file_info(selector):
         below = info.path[len(root) :].strip("/")
-        if info.type != pafs.FileType.File:
+        if info.type != pafs.FileType.File or below.startswith(f"{ATTEMPTS}/"):
             continue
         if below == MARKER:
             ended = True
