@@ -8,13 +8,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 import tarnlog_spark
+from tarnlog import Client
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 JAR = "org.apache.hadoop:hadoop-aws:3.5.0"
+DDL = "id long, p string"
 
 
-def main(name: str) -> None:
+def started() -> SparkSession:
     conf = {
         "spark.jars.packages": JAR,
         "spark.hadoop.fs.s3a.endpoint": os.environ["TARNLOG_S3_ENDPOINT"],
@@ -25,18 +34,47 @@ def main(name: str) -> None:
         "spark.tarnlog.scan": "native",
         "spark.log.level": "ERROR",
     }
-    spark = tarnlog_spark.session("s3a", master="local[2]", conf=conf)
-    table = tarnlog_spark.Table.create(spark, name, "id long, p string", partition_by=["p"])
-    rows = [(n, "a b" if n % 2 else "ü%") for n in range(10)]
-    table.write(spark.createDataFrame(rows, "id long, p string"))
-    table.delete("id = 3")
+    return tarnlog_spark.session("s3a", master="local[2,2]", conf=conf)
+
+
+def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first attempt of a task dies after its rows: what it wrote must not be taken for the table's."""
+    from pyspark import TaskContext
+
+    yield from batches
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == 0 and context.attemptNumber() == 0:
+        raise RuntimeError("lost on purpose")
+
+
+def main(name: str) -> None:
+    spark = started()
+    table = tarnlog_spark.Table.create(spark, name, DDL, partition_by=["p"])
+    client = Client(os.environ["TARNLOG_URL"])
+
+    def rows(first: int) -> DataFrame:
+        return spark.createDataFrame([(n, "a b" if n % 2 else "ü%") for n in range(first, first + 10)], DDL)
 
     def ids() -> list[int]:
         return sorted(row.id for row in table.read("p = 'a b'").collect())
 
-    native, files = ids(), table.read().inputFiles()
+    def paths() -> set[str]:
+        return {file.path for file in client.files(name)}
+
+    table.write(rows(0))
+    by_arrow = paths()
+    table.delete("id = 3")
+    native, files, before = ids(), table.read().inputFiles(), paths()
+
+    written = table.write(rows(10).repartition(2).mapInArrow(fails_once, DDL), writer="native")
+    staged = paths() - before
+    spark.conf.set("spark.tarnlog.write", "native")
+    table.update({"id": "id + 1000"}, "p = 'a b' AND id > 10")
+    updated = paths() - before - staged
+    told = {"native": native, "files": files, "after": ids(), "rows": written.num_rows}
+    by = {"by_arrow": sorted(by_arrow), "staged": sorted(staged), "updated": sorted(updated)}
     spark.conf.set("spark.tarnlog.scan", "arrow")
-    print(json.dumps({"native": native, "arrow": ids(), "files": files}))
+    print(json.dumps({**told, **by, "arrow": ids()}))
     spark.stop()
 
 

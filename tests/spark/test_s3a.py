@@ -1,4 +1,4 @@
-"""Scans of S3 by Spark itself, with the jar that users take for that, on a real S3 server."""
+"""Scans and writes of S3 by Spark itself, with the jar that users take for that, on a real S3 server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -32,7 +33,7 @@ def maven(long_run: bool) -> None:
 
 @pytest.mark.usefixtures("maven")
 @pytest.mark.s3
-def test_spark_reads_the_planned_files_itself(
+def test_spark_reads_and_writes_files_itself(
     s3_server: S3Server, start_service: Callable[..., ServiceProcess], tmp_path: Path
 ) -> None:
     service = start_service(f"s3://{SHARED_BUCKET}/{tmp_path.name}", s3_server.environment())
@@ -41,6 +42,20 @@ def test_spark_reads_the_planned_files_itself(
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["native"] == found["arrow"] == [1, 5, 7, 9]
+    assert found["native"] == [1, 5, 7, 9]
     assert found["files"]
     assert all(file.startswith(f"s3a://{SHARED_BUCKET}/") for file in found["files"])
+
+    # Tasks write in place there unless told otherwise: Spark's committer copies what it wrote.
+    assert not any(path.startswith("write-") for path in found["by_arrow"])
+    assert found["staged"]
+    assert found["updated"]
+    assert all(path.startswith("write-") for path in (*found["staged"], *found["updated"]))
+    assert found["rows"] == 10
+    assert found["after"] == found["arrow"] == [1, 5, 7, 9, *range(1011, 1020, 2)]
+
+    # Of the attempt that failed, and of the job's own marks, nothing is left.
+    listed = s3_server.client().list_objects_v2(Bucket=SHARED_BUCKET, Prefix=f"{tmp_path.name}/")["Contents"]
+    lying = {one["Key"] for one in listed if "/write-" in one["Key"] and not one["Key"].endswith("/")}
+    named = {unquote(path) for path in (*found["staged"], *found["updated"])}
+    assert {key[key.index("write-") :] for key in lying} == named

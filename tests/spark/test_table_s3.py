@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tarnlog import Client
+from tarnlog import Client, InvalidRequest
 from tarnlog_spark import Table
 from tests.servers import SHARED_BUCKET, S3Server
 from tests.service_process import ServiceProcess
@@ -37,6 +37,8 @@ def test_everything_without_a_jar(
     for start in (0, 10):
         rows = [(n, "a b" if n % 2 else "ü%") for n in range(start, start + 6)]
         table.write(spark.createDataFrame(rows, "id long, p string").repartition(1))
+    with pytest.raises(InvalidRequest, match="this Spark cannot reach s3://"):
+        table.write(spark.createDataFrame([(1, "a")], "id long, p string"), writer="native")
     assert table.delete("id = 3").num_rows == 1
     merged = table.optimize().execute_compaction()
     assert (merged.num_removed_files, merged.num_added_files) == (4, 2)
