@@ -21,7 +21,7 @@ from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
 from tarnlog_spark._landing import Landing, is_done, is_recorded, land
-from tarnlog_spark._staging import Writer
+from tarnlog_spark._staging import Writer, is_native
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writing import WriteTask
 
@@ -65,6 +65,7 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
     new_rows = fitted(rows, schema, table=target.table)
     if options.replace_where is not None:
         new_rows = _all_matching(new_rows, options.replace_where)
+    is_native(new_rows, task, options.writer)  # a writer that cannot be used is refused before a session begins
     with in_session(target) as session, files_in_flight(pinned.storage) as written:
         with _understood_constraint(options):
             written += write_files(new_rows, task, options.writer)
