@@ -141,6 +141,7 @@ FORMAT: dict[str, tuple[type[msgspec.Struct], set[str], dict[str, Any]]] = {
                     "isolation": "serializable",
                     "requestHash": "ab",
                     "actionCount": 1,
+                    "committedBy": "etl",
                 }
             ],
             "adoptedFrom": 4,
