@@ -18,8 +18,11 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-class Action(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of all actions."""
+class Action(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
+):
+    """Base of all actions. Like everything here they hold decoded JSON, in which nothing can refer back to itself: the
+    garbage collector, which would look at each of the many that a table keeps, is told to pass them over."""
 
 
 class Protocol(Action, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
@@ -31,7 +34,7 @@ class Protocol(Action, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     writer_features: tuple[str, ...] | None = None
 
 
-class Format(Struct, frozen=True, kw_only=True, rename="camel"):
+class Format(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What the data files are."""
 
     provider: str = "parquet"
@@ -115,7 +118,7 @@ class Txn(Action, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     last_updated: Int64 | None = None
 
 
-class SubCommit(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class SubCommit(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     """One client's commit inside a version; its actions are the next `action_count` lines after the previous one's."""
 
     commit_id: str
@@ -132,7 +135,7 @@ class SubCommit(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     """The id of the API key that sent it, where keys are in use; never the key."""
 
 
-class CommitInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class CommitInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     """Our record about a version; replay ignores it, dedupe and history live on it.
 
     `crc32` comes first so that its place in the bytes is fixed; the version file codec fills and checks it.
@@ -146,7 +149,9 @@ class CommitInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="
     adopted_from: int | None = None
 
 
-class ActionLine(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class ActionLine(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
+):
     """One line of a version file, or one element of a commit's `actions`: exactly one of these is set."""
 
     protocol: Protocol | None = None

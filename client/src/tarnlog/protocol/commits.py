@@ -12,7 +12,9 @@ Isolation = Literal["serializable", "write-serializable", "snapshot"]
 Operation = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class Reads(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class Reads(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
+):
     """What the client's decision rested on; `filters` are predicate trees."""
 
     whole_table: bool = False
@@ -21,7 +23,9 @@ class Reads(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     app_ids: tuple[str, ...] = ()
 
 
-class CommitRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+class CommitRequest(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
+):
     """Intent, not a version: the service finds the slot."""
 
     actions: Annotated[tuple[ActionLine, ...], Meta(min_length=1)]
@@ -44,7 +48,7 @@ class Winner(Struct, frozen=True, kw_only=True, rename="camel"):
     operation: str
 
 
-class Committed(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="committed"):
+class Committed(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="committed", gc=False):
     """Durable, at that version and seq, exactly once."""
 
     commit_id: str

@@ -1,12 +1,17 @@
-"""HTTP as uvicorn speaks it, with two differences: the head of a request is bounded, and what is not HTTP gets a
-problem document. Both are decided before the application, and so before authentication, sees anything."""
+"""HTTP as uvicorn speaks it, with three differences: the head of a request is bounded, what is not HTTP gets a problem
+document, and an answer is sent whole. The first two are decided before the application, and so before authentication,
+sees anything."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import problem_answer
+from tarnlog_server.api.joined_writes import JoinedWrites
 
 MAX_HEAD_BYTES = 64 * 1024
 """Of the target and all header lines together: eight times what usual servers and proxies allow."""
@@ -23,6 +28,9 @@ class BoundedHttp(HttpToolsProtocol):
     """Of a head that has not ended: the parser keeps an endless header line to itself."""
 
     refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast(asyncio.Transport, JoinedWrites(transport, self.loop)))
 
     def data_received(self, data: bytes) -> None:
         if self.refused:

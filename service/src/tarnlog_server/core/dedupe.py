@@ -37,7 +37,7 @@ def id_age(commit_id: str, now_ms: int, window_ms: int) -> IdAge:
     return IdAge.FUTURE if made > now_ms + CLOCK_TOLERANCE_MS else IdAge.USABLE
 
 
-class Known(Struct, frozen=True):
+class Known(Struct, frozen=True, gc=False):
     """Where a commit id is in the log, and what was asked for then."""
 
     version: int
