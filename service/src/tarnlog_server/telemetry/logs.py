@@ -12,6 +12,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tarnlog_server.ports.telemetry import REQUEST_ID
+from tarnlog_server.telemetry.lines import TurnLinesFactory
 
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -26,7 +27,7 @@ def configure_logs(level: str, style: Literal["json", "console"]) -> None:
     structlog.configure(
         processors=[head, *tail],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=TurnLinesFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)

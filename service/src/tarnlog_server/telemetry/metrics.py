@@ -1,7 +1,7 @@
 """The service's facts as Prometheus metrics, in a registry of their own.
 
-These run inside every commit: children of labels are made once and kept, and what can be computed at scrape time
-(queue depths, open tables) is.
+These run inside every commit: what each commit counts is a plain number (`tallies`), children of labels are made once
+and kept, and what can be computed at scrape time (queue depths, open tables) is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tarnlog.protocol.plans import Ledger
 from tarnlog_server.ports.telemetry import IndexStatus, Telemetry
+from tarnlog_server.telemetry.tallies import Spread, Tally
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -39,10 +40,8 @@ class PrometheusTelemetry(Telemetry):
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which nobody reads
         self.registry = registry = CollectorRegistry()
-        self._commits = Counter("tarnlog_commits", "Commits by how they were answered", ["outcome"], registry=registry)
-        self._seconds = Histogram(
-            "tarnlog_commit_seconds", "From a commit's arrival to its answer", buckets=SECONDS, registry=registry
-        )
+        self._commits = Tally("tarnlog_commits", "Commits by how they were answered", ["outcome"])
+        self._seconds = Spread("tarnlog_commit_seconds", "From a commit's arrival to its answer", SECONDS)
         self._phases = Histogram(
             "tarnlog_commit_phase_seconds", "Phases of writing a version", ["phase"], buckets=SECONDS, registry=registry
         )
@@ -55,7 +54,9 @@ class PrometheusTelemetry(Telemetry):
             "tarnlog_storage_seconds", "How long storage took", ["op"], buckets=SECONDS, registry=registry
         )
         self._storage_bytes = Counter("tarnlog_storage_bytes", "Bytes read or written", ["op"], registry=registry)
-        self._lookups = Counter("tarnlog_cache_lookups", "Lookups in caches", ["cache", "result"], registry=registry)
+        self._lookups = Tally("tarnlog_cache_lookups", "Lookups in caches", ["cache", "result"])
+        for often in (self._commits, self._seconds, self._lookups):
+            registry.register(often)
         self._lost = Counter("tarnlog_slots_lost", "Versions that another writer took first", registry=registry)
         self._hedged = Counter("tarnlog_puts_hedged", "Second PUTs sent because the first was slow", registry=registry)
         self._opened = Counter(
@@ -167,9 +168,7 @@ class PrometheusTelemetry(Telemetry):
         self._leases: Callable[[], int] = lambda: 0
         registry.register(_AtScrape(self._gauges))
         self._bound: dict[tuple[str, ...], tuple[Counter, Histogram, Counter]] = {}
-        self._bound_commits: dict[str, Counter] = {}
         self._bound_phases: dict[str, Histogram] = {}
-        self._bound_lookups: dict[tuple[str, bool], Counter] = {}
 
     def watch_open_tables(self, count: Callable[[], int]) -> None:
         """Where to ask how many tables are open."""
@@ -201,10 +200,7 @@ class PrometheusTelemetry(Telemetry):
         return generate_latest(self.registry)
 
     def commit_answered(self, table: str, outcome: str, seconds: float) -> None:
-        counter = self._bound_commits.get(outcome)
-        if counter is None:
-            counter = self._bound_commits[outcome] = self._commits.labels(outcome)
-        counter.inc()
+        self._commits.counts[(outcome,)] += 1
         self._seconds.observe(seconds)
 
     def conflict(self, table: str, rule: str) -> None:
@@ -232,11 +228,7 @@ class PrometheusTelemetry(Telemetry):
             self._depths.pop(table, None)
 
     def cache_lookup(self, cache: str, hit: bool) -> None:
-        key = (cache, hit)
-        counter = self._bound_lookups.get(key)
-        if counter is None:
-            counter = self._bound_lookups[key] = self._lookups.labels(cache, "hit" if hit else "miss")
-        counter.inc()
+        self._lookups.counts[cache, "hit" if hit else "miss"] += 1
 
     def table_opened(self, source: str, seconds: float) -> None:
         self._opened.labels(source).inc()
