@@ -36,9 +36,9 @@ def test_they_are_equal_by_what_they_hold() -> None:
 def test_replay_goes_on_from_them() -> None:
     base = dataclasses.replace(empty(3), tombstones=Tombstones(make=lambda: GONE))
     add = Add(path="a", partition_values={}, size=1, modification_time=0, data_change=True)
-    remove = Remove(path="d", data_change=True)
+    remove, timed = (Remove(path="d", data_change=True, deletion_timestamp=time) for time in (None, 4))
     after = append(base, VersionRecord(4, 4, "p", (), (add, remove))).snapshot
-    assert after.tombstones == {"b": GONE["b"], "c": GONE["c"], "d": (remove, 4)}
+    assert after.tombstones == {"b": GONE["b"], "c": GONE["c"], "d": (timed, 4)}
     assert base.tombstones == GONE
     same = append(after, VersionRecord(5, 5, "p", (), ())).snapshot
     assert same.tombstones is after.tombstones

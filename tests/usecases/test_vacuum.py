@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tarnlog.protocol.ids import TableName
@@ -171,6 +172,28 @@ async def test_a_remove_that_is_not_expired_keeps_its_file_behind_the_floor(plac
     assert (await place.vacuum()).kept.referenced == 1
     place.age(2 * HOUR)
     assert (await place.vacuum()).orphaned_files_deleted == 1
+
+
+@pytest.mark.parametrize("state_format", [None, "json", "parquet", "avro"])
+async def test_a_remove_of_another_writer_that_has_no_time_is_as_old_as_its_version(
+    place: Place, state_format: str | None
+) -> None:
+    await place.write("a")
+    await commit(place.replica, add_line("a"))
+    place.age()
+    lines = ({"commitInfo": {"timestamp": place.world.now_ms()}}, {"remove": {"path": "a", "dataChange": True}})
+    await place.store.put(version_key(place.log, 2), b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    await files(place.replica, max_staleness=0)
+    await commit(place.replica, add_line("b"))
+    await place.replica.checkpoints.checkpoint(ORDERS, state_format)
+    await place.store.put(f"{place.log}_floor/{3:020d}", b"")
+    if state_format is not None:
+        place.reopened()
+    place.age(RETENTION - HOUR)
+    assert (await place.vacuum()).orphaned_files_deleted == 0
+    place.age(2 * HOUR)
+    assert (await place.vacuum()).orphaned_files_deleted == 1
+    assert place.data() == set()
 
 
 async def test_a_path_that_was_added_again_stays(place: Place) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import overload
 
+import msgspec
 from msgspec import Struct
 
 from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
@@ -33,6 +34,12 @@ class StateRemove(Struct, frozen=True, gc=False):
     version: int
     deletion_timestamp: int
     remove: Remove
+
+    def timed(self) -> Remove:
+        """The action with its effective time, which it may lack."""
+        if self.remove.deletion_timestamp is not None:
+            return self.remove
+        return msgspec.structs.replace(self.remove, deletion_timestamp=self.deletion_timestamp)
 
 
 class LaterRemoves(Sequence[StateRemove]):

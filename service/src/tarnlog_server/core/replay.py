@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import immutables
+import msgspec
 
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
@@ -126,7 +127,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
             since = files.live_since(key)
             gone = files.remove(key, record.version)
             removed[key] = gone
-            tombstones = tombstones.set(key, (action, record.version))
+            tombstones = tombstones.set(key, (_timed(action, record.timestamp), record.version))
             if key in skips:
                 skips = skips.delete(key)
         elif isinstance(action, Txn):
@@ -166,6 +167,13 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         truncation=truncation,
     )
     return Applied(after, removed, gone_since)
+
+
+def _timed(remove: Remove, timestamp: int) -> Remove:
+    """A remove with its time. Other writers may leave it out: then it is its version's, from which on vacuum counts."""
+    if remove.deletion_timestamp is not None:
+        return remove
+    return msgspec.structs.replace(remove, deletion_timestamp=timestamp)
 
 
 def _in_row_order(actions: tuple[Action, ...]) -> list[tuple[str, Action]]:

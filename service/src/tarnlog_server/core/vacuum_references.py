@@ -75,9 +75,9 @@ class References:
                     self.add(source)
 
     def add_removed(self, removes: Iterable[Remove], expired_before_ms: int) -> None:
-        """The files of removes that are not expired. One without a time is long ago, as it is in replay."""
+        """The files of removes that are not expired. Replay gives each a time; one that still has none is kept."""
         for remove in removes:
-            if remove.deletion_timestamp is not None and remove.deletion_timestamp > expired_before_ms:
+            if remove.deletion_timestamp is None or remove.deletion_timestamp > expired_before_ms:
                 self.add(remove.path)
 
     def leads_to(self, stored: str) -> bool:

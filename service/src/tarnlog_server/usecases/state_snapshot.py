@@ -48,7 +48,7 @@ def snapshot_of(state: State) -> Snapshot:
 
 
 def _removed(facts: StateFacts) -> dict[str, tuple[Remove, int]]:
-    return {path_key(removed.path): (removed.remove, removed.version) for removed in facts.removes}
+    return {path_key(removed.path): (removed.timed(), removed.version) for removed in facts.removes}
 
 
 def _truncation(facts: StateFacts) -> int:
