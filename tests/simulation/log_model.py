@@ -104,10 +104,18 @@ class Log:
 
     @property
     def dropped_at(self) -> float | None:
-        for version in reversed(self.versions):
-            if any(sub.operation == "DROP" for sub in version.subs):
-                return version.created
-        return None
+        found = self._drop()
+        return None if found is None else found[0].created
+
+    @property
+    def to_be_purged(self) -> bool:
+        """Whether whoever dropped it asked for its files to go, too."""
+        found = self._drop()
+        return found is not None and bool((found[1].record or {}).get("operationParameters", {}).get("purge"))
+
+    def _drop(self) -> tuple[Version, Sub] | None:
+        drops = ((one, sub) for one in reversed(self.versions) for sub in one.subs if sub.operation == "DROP")
+        return next(drops, None)
 
     def head_at(self, time: float, *, included: bool) -> int:
         """The highest version that existed before a time (`included`: or at it); -1 if there was none."""
