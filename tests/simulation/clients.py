@@ -205,6 +205,20 @@ class Client:
             one = self.rng.choice(self.done)
             await self.sim.status(replica, one.table, one.commit_id)
 
+    async def _look_back(self, table: str) -> None:
+        """What an index is there for: a long history, a time of long ago, a commit of long ago."""
+        replica, roll = self.replica(), self.rng.random()
+        if roll < 0.5:
+            await self.sim.history(replica, table, self._staleness(), self.rng.choice((3, 1000)))
+        elif roll < 0.75:
+            seen = await self.sim.snapshot(replica, table, self._staleness())
+            if seen is not None:
+                at = seen["timestamp"] - self.rng.choice((1, 100, 1000, 10_000))
+                await self.sim.snapshot(replica, table, self._staleness(), timestamp=at)
+        elif self.done:
+            one = self.rng.choice(self.done)
+            await self.sim.status(replica, one.table, one.commit_id)
+
     async def _look(self, table: str) -> tuple[int, list[Json]]:
         seen = await self.sim.files(self.replica(), table, self._staleness(), 1000)
         return (seen["version"], seen["files"]) if seen is not None else (0, [])

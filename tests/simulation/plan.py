@@ -8,6 +8,8 @@ import random
 from tarnlog_server.core.coalesce import Limits
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.usecases.committer import CommitterSettings
+from tests.simulation.index import IndexFaults
+from tests.simulation.routing import RoutingFaults
 from tests.simulation.storage import Faults
 
 
@@ -36,6 +38,10 @@ class Plan:
     mix: dict[str, float]
     cleanup: bool = False
     last_cleanups: int = 0
+    index: IndexFaults | None = None
+    """None: replicas have no index."""
+    routing: RoutingFaults | None = None
+    """None: replicas know nothing of each other."""
 
 
 CALM = Faults()
@@ -68,9 +74,48 @@ LULLS = ((5_000.0, 90_000.0), (90_000.0, 90_000.0), (90_000.0, 5_000.0))
 """More than a day lets go of what was written; an hour and more, of versions that are younger than what they remove."""
 
 
+WELL, WEAK, MAD = (
+    IndexFaults(),
+    IndexFaults(error=0.05, lost_answer=0.05, lost_write=0.05, slow=0.02, dropped=0.02),
+    IndexFaults(error=0.02, lost_answer=0.02, lost_write=0.1, slow=0.02, dropped=0.02, meddled=0.3),
+)
+"""Databases."""
+NEAR, FAR, TORN = (
+    RoutingFaults(),
+    RoutingFaults(unavailable=0.1, slow=0.1, unreachable=0.05, lost_request=0.05, lost_answer=0.1),
+    RoutingFaults(unavailable=0.2, slow=0.1, mine=0.2, stale=0.3, unreachable=0.1, lost_request=0.2, lost_answer=0.3),
+)
+"""Networks between replicas, and what these know of each other."""
+LONGEST_SHARED_LULL = 5000.0
+"""Replicas that share leases look every half a minute, also while nobody writes: days of that would take too long."""
+
+
 def make_plan(seed: str) -> Plan:
-    """The plan of a seed; in many, the log is cleaned up while everyone goes on, with days passing in between."""
-    plan = _plan(seed)
+    """The plan of a seed: how storage and clients are, whether the log is cleaned up, and what replicas share."""
+    return _shared(_cleaned(_plan(seed), seed), seed)
+
+
+def _shared(plan: Plan, seed: str) -> Plan:
+    """In many seeds replicas have an index; in some, leases bring commits together."""
+    rng = random.Random(f"{seed} shared")
+    if plan.max_open_tables > 1 and rng.random() < 0.3:  # what becomes of closed tables, the collector decides
+        window = Window(versions=rng.choice((1, 2, 5)), weight=100, snapshots=1, recent_ids=rng.choice((0, 1, 4)))
+        committer = plan.committer if rng.random() < 0.2 else dataclasses.replace(plan.committer, window=window)
+        plan = dataclasses.replace(
+            plan,
+            index=rng.choice((WELL, WEAK, MAD, MAD)),
+            committer=committer,
+            think=max(plan.think, rng.choice((0.0, 0.5))),  # the index is written half a second behind
+            mix={**plan.mix, "look_back": rng.choice((0.5, 2.0))},
+        )
+    if max(plan.lulls, default=0.0) <= LONGEST_SHARED_LULL and rng.random() < 0.4:
+        think = max(plan.think, rng.choice((0.0, 0.1)))  # a lease is taken after the first commit
+        plan = dataclasses.replace(plan, routing=rng.choice((NEAR, FAR, TORN, TORN)), think=think)
+    return plan
+
+
+def _cleaned(plan: Plan, seed: str) -> Plan:
+    """In many seeds the log is cleaned up while everyone goes on, with days passing in between."""
     rng = random.Random(f"{seed} cleanup")
     if plan.follower or rng.random() < 0.6:  # a follower looks every few seconds, all through those days
         return plan

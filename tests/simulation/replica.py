@@ -6,20 +6,29 @@ import asyncio
 import contextvars
 import random
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
+from tarnlog.protocol.commits import Committed
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.adapters.memory_leases import MemoryLeases
+from tarnlog_server.core.routing import Owner as RouteOwner
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.forwarding import Forwarding
+from tarnlog_server.usecases.ownership import Ownership
 from tarnlog_server.usecases.roots import Root, Roots
+from tests.simulation.index import Database, IndexFaults, IndexLink
 from tests.simulation.journal import Journal
 from tests.simulation.loop import OWNER, Owner
 from tests.simulation.plan import Plan
+from tests.simulation.routing import Door, LeaseLink, PeerLink, Post, RoutingFaults, told
 from tests.simulation.storage import Faults, Link, Trace, Truth
 from tests.simulation.world import SimWorld
 
 T = TypeVar("T")
+LEASE_SECONDS = 2.0
 
 
 class Counted(Telemetry):
@@ -28,12 +37,32 @@ class Counted(Telemetry):
     def __init__(self) -> None:
         self.hedged = 0
         self.lost = 0
+        self.shared: Counter[str] = Counter()
+        """What came of the index and of forwarding."""
 
     def put_hedged(self) -> None:
         self.hedged += 1
 
     def slot_lost(self) -> None:
         self.lost += 1
+
+    def index_lookup(self, kind: str, hit: bool) -> None:
+        self.shared[f"index {kind} {'hit' if hit else 'miss'}"] += 1
+
+    def index_wrong(self) -> None:
+        self.shared["index wrong"] += 1
+
+    def commit_forwarded(self, outcome: str) -> None:
+        self.shared[f"forward {outcome}"] += 1
+
+
+class Shared:
+    """What replicas share besides storage, and can all do without."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seed: str, trace: Trace) -> None:
+        self.database = Database(random.Random(f"{seed} database"), trace)
+        self.leases = MemoryLeases(loop.time)
+        self.addresses: dict[str, Post] = {}
 
 
 class ConnectionLost(Exception):
@@ -44,7 +73,15 @@ class Replica:
     """One replica. Clients reach it through `call`."""
 
     def __init__(
-        self, name: str, truth: Truth, plan: Plan, skew_ms: int, seed: str, journal: Journal, trace: Trace
+        self,
+        name: str,
+        truth: Truth,
+        plan: Plan,
+        skew_ms: int,
+        seed: str,
+        journal: Journal,
+        trace: Trace,
+        shared: Shared,
     ) -> None:
         self.name = name
         self.faults: Faults = plan.faults
@@ -56,11 +93,17 @@ class Replica:
         self._journal = journal
         self._trace = trace
         self._lives = 0
+        self._healed = False
         self._hang_ups = random.Random(f"{seed} hang ups {name}")
         self._owner = Owner(name)
         self._link: Link | None = None
         self._coordinator: Coordinator | None = None
         self.telemetry = Counted()
+        self._shared = shared
+        self._database: IndexLink | None = None
+        self._ways: tuple[LeaseLink, PeerLink] | None = None
+        self._door: Door | None = None
+        shared.addresses[self.url] = self._posted
 
     @property
     def link(self) -> Link:
@@ -85,9 +128,60 @@ class Replica:
             cache_ttl_seconds=self._plan.cache_ttl,
             cache_max_versions=self._plan.cache_versions,
             max_open_tables=self._plan.max_open_tables,
+            index=self._index(life),
         )
+        if self._coordinator.ingest is not None:
+            self._begin(self._coordinator.ingest.run())
+        self._share(life, world)
         self.up = True
         self._trace.append((loop.time(), life, "up"))
+
+    @property
+    def url(self) -> str:
+        """Where other replicas reach it, in every life."""
+        return f"sim://{self.name}"
+
+    def _index(self, life: str) -> IndexLink | None:
+        if self._plan.index is None:
+            return None
+        faults = IndexFaults() if self._healed else self._plan.index
+        rng = random.Random(f"{self._seed} index {life}")
+        self._database = IndexLink(self._shared.database, faults, rng, life, self._trace)
+        return self._database
+
+    def _share(self, life: str, world: SimWorld) -> None:
+        """Take part in bringing commits together, where the plan has that."""
+        if self._plan.routing is None or self._coordinator is None:
+            return
+        faults = RoutingFaults() if self._healed else self._plan.routing
+        rng = random.Random(f"{self._seed} routing {life}")
+        leases = LeaseLink(self._shared.leases, rng, faults, life, self._trace)
+        peers = PeerLink(self._shared.addresses, rng, faults, life, self._trace)
+        ownership = Ownership(leases, RouteOwner(life, self.url), world, self.telemetry, lease_seconds=LEASE_SECONDS)
+        self._ways = (leases, peers)
+        self._door = Door(self._coordinator, Forwarding(ownership, peers, world, self.telemetry))
+        self._begin(ownership.keep())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something that goes on until the replica dies."""
+        context = contextvars.copy_context()
+        context.run(OWNER.set, self._owner)
+        asyncio.get_running_loop().create_task(work, context=context)
+
+    async def commit(self, table: str, body: bytes) -> Committed:
+        """A commit at its door, as part of a call: it may be sent on to another replica. Raises ProblemError."""
+        assert self._door is not None
+        return told(*await self._door.post(table, body))
+
+    async def _posted(self, table: str, body: bytes, query: bytes, timeout: float) -> tuple[int, bytes]:
+        """A commit that another replica sent on. No answer is a connection that broke."""
+        door = self._door
+        if door is None:
+            raise ConnectionError
+        try:
+            return await self.call(lambda _: door.post(table, body, query), timeout)
+        except ConnectionLost as error:
+            raise ConnectionError from error
 
     def crash(self) -> None:
         """Die: everything it was doing ends where it is, and what it sent to storage stays sent."""
@@ -99,8 +193,13 @@ class Replica:
             self._trace.append((asyncio.get_running_loop().time(), self._owner.name, "crash"))
 
     def heal(self) -> None:
-        """Storage is well from now on."""
+        """Storage is well from now on, and so is everything else."""
+        self._healed = True
         self.faults = Faults()
+        if self._database is not None:
+            self._database.faults = IndexFaults()
+        for way in self._ways or ():
+            way.faults = RoutingFaults()
         if self._link is not None:
             self._link.faults = self.faults
 

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 
 from tarnlog_server.usecases import hedged_put
@@ -31,6 +32,8 @@ class Run:
     trace: Trace
     hedged: int
     lost: int
+    shared: Counter[str]
+    """What came of the index and of forwarding."""
 
     def trace_hash(self) -> str:
         """A digest of everything that happened, in order."""
@@ -79,7 +82,8 @@ def run(seed: int | str, *, adjust: Callable[[Plan], Plan] | None = None, broken
     sim.journal.deleted, sim.journal.missing = sim.truth.deletions, sim.truth.missing()
     hedged = sum(replica.telemetry.hedged for replica in sim.replicas)
     lost = sum(replica.telemetry.lost for replica in sim.replicas)
-    return Run(sim.journal, sim.truth.raw(), sim.truth.created, trace, hedged, lost)
+    shared = sum((replica.telemetry.shared for replica in sim.replicas), Counter[str]())
+    return Run(sim.journal, sim.truth.raw(), sim.truth.created, trace, hedged, lost, shared)
 
 
 async def _everything(sim: Sim) -> None:
@@ -134,6 +138,13 @@ async def _calm(sim: Sim, clients: list[Client]) -> None:
             await sim.files(replica, table, 0, 1000)
             await sim.snapshot(replica, table, 0)
             await sim.changes(replica, table, None if sim.plan.cleanup else 0, 1000)
+
+    if sim.plan.index is not None:
+        # By now the index has caught up with everything, and what was wrong with it was made again.
+        await asyncio.sleep(40.0)
+        for table in sim.tables:
+            for replica in sim.replicas:
+                await sim.history(replica, table, 60, 1000)
 
 
 async def _clean_up(sim: Sim) -> None:

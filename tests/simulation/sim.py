@@ -18,7 +18,7 @@ from tarnlog_server.usecases.coordinator import Coordinator
 from tests.simulation.bodies import schema
 from tests.simulation.journal import Journal, Json, Read, Send, WriteSession
 from tests.simulation.plan import Plan
-from tests.simulation.replica import ConnectionLost, Replica
+from tests.simulation.replica import ConnectionLost, Replica, Shared
 from tests.simulation.storage import Trace, Truth, done
 from tests.simulation.world import SimWorld
 
@@ -47,8 +47,9 @@ class Sim:
         self.journal = Journal()
         self.clock = SimWorld(loop, random.Random(f"{seed} clock"))
         self.truth = Truth(loop, self.clock.now_ms, trace)
+        shared = Shared(loop, seed, trace)
         self.replicas = [
-            Replica(f"r{index}", self.truth, plan, plan.skews_ms[index], seed, self.journal, trace)
+            Replica(f"r{index}", self.truth, plan, plan.skews_ms[index], seed, self.journal, trace, shared)
             for index in range(2)
         ]
         self.tables = ("sim.t", "sim.u") if plan.max_open_tables == 1 else ("sim.t",)
@@ -81,11 +82,11 @@ class Sim:
             self.write(table, body)
         request = msgspec.convert({**body, "commitId": commit_id}, CommitRequest)
         name = TableName.parse(table)
-        return await self._send(
-            replica,
-            Send(table, "commit", commit_id, body, replica.name, 0.0),
-            lambda c: c.commits.commit(name, request),
-        )
+        send = Send(table, "commit", commit_id, body, replica.name, 0.0)
+        if self.plan.routing is not None:
+            posted = msgspec.json.encode({**body, "commitId": commit_id})
+            return await self._send(replica, send, lambda _: replica.commit(table, posted))
+        return await self._send(replica, send, lambda c: c.commits.commit(name, request))
 
     async def patch(self, replica: Replica, table: str, commit_id: str, body: Json) -> Send:
         change = msgspec.convert({**body, "commitId": commit_id}, AlterTable)

@@ -5,23 +5,32 @@ A check that cannot fail proves nothing. Each control breaks one promise the way
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
+from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec import index_rows
 from tarnlog_server.core import coalesce, retention_plan
 from tarnlog_server.core.dedupe import CommitIds
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.ratify import Fact, Ratify, Step
 from tarnlog_server.core.retention_facts import LogFacts
+from tarnlog_server.core.routing import with_commit_id
+from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.core.vacuum_plan import VacuumPlan, Why
 from tarnlog_server.core.vacuum_references import References
 from tarnlog_server.usecases import committer, vacuum, vacuum_run, waiting_line
+from tarnlog_server.usecases.forwarding import Forwarded, Forwarding
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
 from tarnlog_server.usecases.state_read import Broken
 from tarnlog_server.usecases.vacuum_run import VacuumRun
 from tests.simulation.checker import check
+from tests.simulation.index import IndexFaults
+from tests.simulation.plan import TORN, Plan
 from tests.simulation.run import run
 
 MAX_SEEDS = 150
@@ -125,6 +134,64 @@ def test_a_patch_made_of_what_it_saw_first(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(coalesce, "finalize", wrong)
     assert_caught("the patch {")
+
+
+def _meddled(plan: Plan) -> Plan:
+    """An index that somebody meddles with, and clients that look back."""
+    window = Window(versions=1, weight=1, snapshots=1, recent_ids=0)
+    return dataclasses.replace(
+        plan,
+        index=IndexFaults(meddled=0.3),
+        committer=dataclasses.replace(plan.committer, window=window),
+        outsider=False,
+        max_open_tables=1000,
+        think=0.5,
+        mix={**plan.mix, "look_back": 4.0},
+    )
+
+
+def test_an_index_that_is_meddled_with_harms_nobody() -> None:
+    """The same as below with the checks of rows in place: what is caught there is not the index itself."""
+    for seed in range(10):
+        found = run(seed, adjust=_meddled)
+        assert check(found.journal, found.objects, found.created) == [], f"seed {seed}"
+
+
+def test_an_index_that_is_believed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_rows, "_check", lambda *_: None)
+    assert_caught("it is not the history", adjust=_meddled)
+
+
+def _torn(plan: Plan) -> Plan:
+    """Replicas that share leases over a bad network."""
+    return dataclasses.replace(plan, routing=TORN, think=max(plan.think, 0.1), lulls=())
+
+
+def test_a_commit_without_an_answer_that_is_written_again_under_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Forwarding.attempt
+
+    async def wrong(self: Forwarding, table: str, body: bytes, headers: dict[str, str]) -> Forwarded:
+        sent = await right(self, table, body, headers)
+        if not sent.unsure:
+            return sent
+        return msgspec.structs.replace(sent, body=with_commit_id(sent.body, str(self._world.uuid7())))
+
+    monkeypatch.setattr(Forwarding, "attempt", wrong)
+    assert_caught("nobody sent what is in the log", adjust=_torn)
+
+
+def test_a_lost_answer_that_is_told_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner may have written it: nobody may be told that it can never be."""
+    right = Forwarding.attempt
+
+    async def wrong(self: Forwarding, table: str, body: bytes, headers: dict[str, str]) -> Forwarded:
+        sent = await right(self, table, body, headers)
+        if sent.unsure:
+            raise ProblemError("commit-invalid", "the owner of the table did not answer", errors=[])
+        return sent
+
+    monkeypatch.setattr(Forwarding, "attempt", wrong)
+    assert_caught("every answer said that it is not committed", "it is in the log at", adjust=_torn)
 
 
 def test_versions_that_go_without_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:

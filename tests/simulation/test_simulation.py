@@ -84,7 +84,12 @@ def test_the_runs_go_where_it_hurts() -> None:
         met["outside write"] += len(found.journal.outside)
         met["hedged"] += found.hedged
         met["lost slot"] += found.lost
+        met += found.shared
         for event in found.trace:
+            if event[1] == "database":
+                met[f"database {event[2]}"] += 1
+            if event[2] in ("index", "lease", "forward"):
+                met[f"{event[2]}: {event[-1]}"] += 1
             if event[2] == "cleanup":
                 met["cleanup"] += 1
                 met["cleanup with a floor"] += event[7] != 0
@@ -106,6 +111,12 @@ def test_the_runs_go_where_it_hurts() -> None:
         *("cleanup", "cleanup with a floor", "deleted version", "deleted state", "deleted manifest", "expired read"),
         *("vacuum", "deleted data file", "session"),
         *("replayed", "feed", "outside write", "hedged", "lost slot", "crash"),
+        *("index history hit", "index history miss", "index outcome hit", "index wrong"),
+        *(f"index: {fault}" for fault in ("error", "lost answer", "lost write", "slow")),
+        *(f"database {what}" for what in ("drop", "altered", "later", "gone", "misplaced", "exchanged", "shortened")),
+        *("database restored", "forward relay", "forward unsure", "forward not-written", "forward unreachable"),
+        *(f"lease: {fault}" for fault in ("unavailable", "slow", "two owners", "stale owner")),
+        *("forward: lost request", "forward: lost answer"),
     ]
     missing = [name for name in wanted if met[name] < 3]
     assert not missing, f"rarely or never met: {missing}; {met}"
