@@ -37,11 +37,13 @@ def main(url: str, name: str) -> dict[str, Any]:
             refused.append(error.slug)
     kept = table.read("p = 1")
     table.optimize().execute_compaction()
+    ordered = table.optimize().where("p = 1").execute_zorder_by("id", "v", target_bytes=100)
     return {
         "kind": type(spark).__module__,
         "refused": refused,
         "rows": sorted(tuple(row) for row in table.read().collect()),
         "kept": sorted(row.id for row in kept.collect()),
+        "ordered": (ordered.num_removed_files, ordered.num_added_files),
         "changes": table.changes(2, 2).count(),
         "operations": [row.operation for row in table.history().collect()],
     }

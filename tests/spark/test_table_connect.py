@@ -38,4 +38,5 @@ def test_every_verb_from_a_connect_client(spark: SparkSession, tarnlog_service: 
     # A DataFrame that was made before the optimize still reads its own version.
     assert seen["kept"] == [1, 5, 7]
     assert seen["changes"] > 0
-    assert seen["operations"] == ["OPTIMIZE", "WRITE", "MERGE", "UPDATE", "DELETE", "WRITE", "CREATE TABLE"]
+    assert seen["ordered"] == [1, 3]
+    assert seen["operations"] == ["OPTIMIZE", "OPTIMIZE", "WRITE", "MERGE", "UPDATE", "DELETE", "WRITE", "CREATE TABLE"]

@@ -42,6 +42,9 @@ def test_everything_without_a_jar(
     assert table.delete("id = 3").num_rows == 1
     merged = table.optimize().execute_compaction()
     assert (merged.num_removed_files, merged.num_added_files) == (4, 2)
+    ordered = table.optimize().where("p = 'ü%'").execute_zorder_by("id", target_bytes=100)
+    assert (ordered.num_removed_files, ordered.skipped) == (1, {})
+    assert ordered.num_added_files > 1
     expected = Counter({0, 1, 2, 4, 5, *range(10, 16)})
     assert Counter(row.id for row in table.read().collect()) == expected
     assert Counter(row.id for row in table.read("p = 'a b' AND id > 10").collect()) == Counter({11, 13, 15})

@@ -1,4 +1,5 @@
-"""Optimize: small files of a partition become few larger ones, each group in one task, without a shuffle.
+"""Optimize: small files of a partition become few larger ones, each group in one task, without a shuffle; or the rows
+of a partition are ordered over its files (`_zorder`).
 
 A file that cannot be read is left where it is: it is recorded as skipped and not touched again until its cooldown ends,
 while the others go on. Rows do not change, so appends and optimize never get in each other's way. When another commit
@@ -8,7 +9,7 @@ removed an input meanwhile, only the group that used it is given up.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,13 +18,14 @@ from msgspec import Struct
 from tarnlog import Corrupt, InvalidRequest, NotFound
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.paths import path_key
-from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_flight, new_job, removal
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._partitions import partition_of
+from tarnlog_spark._rewriting import Group, Merged, whole_file
 from tarnlog_spark._target import Pinned, Target
 from tarnlog_spark._writes import in_session
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
+from tarnlog_spark._zorder import group_partitions, order_columns, order_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,22 +47,8 @@ class OptimizeResult(Struct, frozen=True, kw_only=True):
     cooling: int = 0
 
 
-class _Group(Struct, frozen=True):
-    """Files that one task makes into one."""
-
-    files: tuple[Add, ...]
-
-
-class _Merged(Struct, frozen=True):
-    """What a task made of a group."""
-
-    used: tuple[str, ...]
-    added: tuple[Add, ...]
-    skipped: dict[str, str]
-
-
 class Optimize:
-    """An optimize that is being described; nothing happens before `execute_compaction`."""
+    """An optimize that is being described; nothing happens before `execute_compaction` or `execute_zorder_by`."""
 
     def __init__(self, target: Target, *, cooldown_hours: float | None, where: str | None = None) -> None:
         self._target = target
@@ -73,6 +61,14 @@ class Optimize:
 
     def execute_compaction(self, target_bytes: int | None = None) -> OptimizeResult:
         """Make large files out of small ones."""
+        return self._execute(target_bytes, None)
+
+    def execute_zorder_by(self, *columns: str, target_bytes: int | None = None) -> OptimizeResult:
+        """Order the rows of each partition over its files so that each file is narrow in all of these columns, and a
+        filter on any of them reads few files. Rewrites large files too, unless they are all of one such order."""
+        return self._execute(target_bytes, columns)
+
+    def _execute(self, target_bytes: int | None, order: Sequence[str] | None) -> OptimizeResult:
         if target_bytes is not None and target_bytes <= 0:
             raise InvalidRequest("target_bytes is a number of bytes above 0.", slug="option-invalid")
         target = self._target
@@ -80,16 +76,25 @@ class Optimize:
         cooldowns = {path_key(path) for path in target.client.cooldowns(target.table)}
         ready = [file for file in pinned.files if path_key(file.path) not in cooldowns]
         task = pinned.task(target_bytes=target_bytes, data_change=False)
-        groups = group_small(ready, task.target_bytes)
+        told: dict[str, object] = {"predicate": self._where or ""}
+        if order is None:
+            columns, groups = None, group_small(ready, task.target_bytes)
+        else:
+            columns = order_columns(pinned, task, order)
+            groups = group_partitions(ready, task, columns)
+            told["zOrderBy"] = list(columns)
         cooling = len(pinned.files) - len(ready)
         if not groups:
             return OptimizeResult(version=None, cooling=cooling)
         with in_session(target) as session, files_in_flight(pinned.storage) as written:
-            merged = _run(target.spark, groups, task)
+            if columns is None:
+                merged = _run(target.spark, groups, task)
+            else:
+                merged = order_groups(pinned, groups, task, columns)
             written += [add for part in merged for add in part.added]
             skipped = self._record(pinned, merged)
             session.check()
-            version, done = self._commit(pinned, [part for part in merged if part.added])
+            version, done = self._commit(pinned, [part for part in merged if part.added], told)
         return OptimizeResult(
             version=version,
             num_removed_files=sum(len(part.used) for part in done),
@@ -99,7 +104,7 @@ class Optimize:
             cooling=cooling,
         )
 
-    def _record(self, pinned: Pinned, merged: Sequence[_Merged]) -> dict[str, str]:
+    def _record(self, pinned: Pinned, merged: Sequence[Merged]) -> dict[str, str]:
         """Write down what could not be read. A file that somebody removed meanwhile needs no record."""
         skipped = {path: why for part in merged for path, why in part.skipped.items()}
         files = {file.path: file for file in pinned.files}
@@ -120,7 +125,9 @@ class Optimize:
                     raise
         return skipped
 
-    def _commit(self, pinned: Pinned, merged: Sequence[_Merged]) -> tuple[int | None, list[_Merged]]:
+    def _commit(
+        self, pinned: Pinned, merged: Sequence[Merged], told: Mapping[str, object]
+    ) -> tuple[int | None, list[Merged]]:
         """Commit the groups whose inputs are all still there; the version, and those groups."""
         target, left = self._target, list(merged)
         files = {file.path: file for file in pinned.files}
@@ -130,7 +137,7 @@ class Optimize:
                 return None, []
             actions: list[Action] = [removal(files[path], data_change=False) for part in left for path in part.used]
             actions += [add for part in left for add in part.added]
-            job = new_job(target.table, "OPTIMIZE", read_version=version, parameters={"predicate": self._where or ""})
+            job = new_job(target.table, "OPTIMIZE", read_version=version, parameters=told)
             try:
                 return commit_job(target.client, job, actions).version, left
             except ConflictError as error:
@@ -145,7 +152,7 @@ class Optimize:
         return None, []
 
 
-def group_small(files: Sequence[Add], target_bytes: int = TARGET_BYTES) -> list[_Group]:
+def group_small(files: Sequence[Add], target_bytes: int = TARGET_BYTES) -> list[Group]:
     """Small files of a partition in groups of about the target size: first fit, the largest first. A lone one stays."""
     by_partition: dict[Any, list[Add]] = {}
     for file in files:
@@ -163,10 +170,10 @@ def group_small(files: Sequence[Add], target_bytes: int = TARGET_BYTES) -> list[
             else:
                 open_groups.append((file.size, [file]))
         groups += [members for _, members in open_groups if len(members) > 1]
-    return [_Group(tuple(members)) for members in groups]
+    return [Group(tuple(members)) for members in groups]
 
 
-def _run(spark: SparkSession, groups: Sequence[_Group], task: WriteTask) -> list[_Merged]:
+def _run(spark: SparkSession, groups: Sequence[Group], task: WriteTask) -> list[Merged]:
     """Every group in a task of its own; only what winning attempts wrote comes back."""
     whole_files = WriteTask(
         storage=task.storage,
@@ -189,7 +196,7 @@ def _run(spark: SparkSession, groups: Sequence[_Group], task: WriteTask) -> list
     return [_heard(row[0]) for row in rows]
 
 
-def merge_group(task: WriteTask, files: Sequence[Add]) -> _Merged:
+def merge_group(task: WriteTask, files: Sequence[Add]) -> Merged:
     """One new file out of those that can be read whole; fewer than two are left as they are.
 
     Each file is read to its end before any of its rows is written: half of a broken file is worth nothing. So memory
@@ -200,10 +207,7 @@ def merge_group(task: WriteTask, files: Sequence[Add]) -> _Merged:
     def batches() -> Iterator[pa.RecordBatch]:
         for file in files:
             try:
-                rows = list(read_batches(task.storage, file.path, schema, absent=file.partition_values))
-                found = sum(batch.num_rows for batch in rows)
-                if file.num_records is not None and found != file.num_records:
-                    raise Corrupt(f"it holds {found} rows, and the log says {file.num_records}")
+                rows = list(whole_file(task, schema, file))
             except Corrupt as error:
                 skipped[file.path] = error.detail
                 continue
@@ -213,15 +217,15 @@ def merge_group(task: WriteTask, files: Sequence[Add]) -> _Merged:
     added = tuple(write_batches(task, batches()))
     if len(used) < 2:
         discard(task.storage, added)
-        return _Merged((), (), skipped)
-    return _Merged(tuple(used), added, skipped)
+        return Merged((), (), skipped)
+    return Merged(tuple(used), added, skipped)
 
 
-def _told(merged: _Merged) -> str:
+def _told(merged: Merged) -> str:
     added = [encode_message(add) for add in merged.added]
     return json.dumps({"used": merged.used, "added": added, "skipped": merged.skipped})
 
 
-def _heard(text: str) -> _Merged:
+def _heard(text: str) -> Merged:
     told = json.loads(text)
-    return _Merged(tuple(told["used"]), tuple(decode_message(add) for add in told["added"]), told["skipped"])
+    return Merged(tuple(told["used"]), tuple(decode_message(add) for add in told["added"]), told["skipped"])

@@ -234,7 +234,7 @@ class Table:
     # Maintenance
 
     def optimize(self, *, cooldown_hours: float | None = None) -> Optimize:
-        """Begin to describe an optimize: `where`, then `execute_compaction`.
+        """Begin to describe an optimize: `where`, then `execute_compaction` or `execute_zorder_by`.
 
         cooldown_hours: how long a file that cannot be read is left alone (the table's `skip.cooldownHours`).
         """
