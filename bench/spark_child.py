@@ -87,7 +87,7 @@ class Race:
         return {"raced": found, "overhead": self.overhead()}
 
     def scans(self) -> dict[str, Any]:
-        """The native side reads the table's folder: Spark takes no notice of the log in it."""
+        """The native side reads the folder that the table's one write filled."""
         table = self._table("bench.scan")
         table.write(rows(self._spark, self._sizes.rows, self._sizes.files))
         place = self._place("bench.scan")
@@ -140,7 +140,8 @@ class Race:
         return Table.for_name(self._spark, name, url=self._url)
 
     def _place(self, name: str) -> str:
-        return self._client.get_table(name).location
+        (folder,) = {file.path.rpartition("/")[0] for file in self._client.files(name)}
+        return f"{self._client.get_table(name).location}/{folder}"
 
     def _read_both(self, table: Table, place: str, where: str | None, ask: Ask) -> dict[str, list[float]]:
         def own() -> Any:
