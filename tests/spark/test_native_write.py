@@ -112,6 +112,28 @@ def test_both_writers_write_the_same(
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == before
 
 
+def test_whole_numbers_days_and_truths_name_folders_as_they_are(
+    spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str
+) -> None:
+    """Spark sorts by what names the folders: a text in their place costs a tenth of a write."""
+    ddl, columns = "id int, n bigint, day date, b boolean", ("n", "day", "b")
+    parts: list[Any] = [
+        (-(2**63), dt.date(1, 1, 1), True),
+        (0, None, False),
+        (None, dt.date(9999, 12, 31), None),
+        (None, None, None),
+    ]
+    rows = spark.createDataFrame([(number, *parts[number % 4]) for number in range(12)], ddl).coalesce(1)
+    made = Table.for_name(spark, name, url=tarnlog_service.url)
+    made.write(rows, partition_by=list(columns), writer="native")
+    texts = [("-9223372036854775808", "0001-01-01", "true"), ("0", None, "false"), (None, "9999-12-31", None)]
+    told = Counter(tuple(add.partition_values[column] for column in columns) for add in client.files(name))
+    assert told == Counter([*texts, (None, None, None)])
+    assert {add.path for add in client.files(name)} == on_disk(client, made)
+    assert Counter(map(repr, made.read().collect())) == Counter(map(repr, rows.collect()))
+    assert [found.id for found in made.read("n = 0 AND day IS NULL").orderBy("id").collect()] == [1, 5, 9]
+
+
 def test_nan_hides_no_number(spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str) -> None:
     made = Table.for_name(spark, name, url=tarnlog_service.url)
     made.write(spark.createDataFrame([(1, math.nan), (2, 5.0)], "id int, d double").coalesce(1), writer="native")

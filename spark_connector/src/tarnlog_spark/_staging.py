@@ -137,7 +137,7 @@ def _heard(count: Any) -> int | None:
 def _copies(rows: DataFrame, columns: tuple[str, ...]) -> dict[str, Column]:
     """What names the folders, by the name of a column that the table does not have.
 
-    Spark takes the columns by which it partitions out of the files, so these are copies. Their texts differ wherever
+    Spark takes the columns by which it partitions out of the files, so these are copies. Their folders differ wherever
     values do: on a file system that folds case too, with null, and at any length. Readers never look at them.
     """
     taken = {name.lower() for name in rows.columns}
@@ -147,15 +147,18 @@ def _copies(rows: DataFrame, columns: tuple[str, ...]) -> dict[str, Column]:
         while copy.lower() in taken:
             copy += "_"
         taken.add(copy.lower())
-        copies[copy] = folder_text(rows[_quoted(name)], rows.schema[name].dataType)
+        copies[copy] = folder_value(rows[_quoted(name)], rows.schema[name].dataType)
     return copies
 
 
-def folder_text(value: Column, kind: DataType) -> Column:
-    """A value as plain ASCII text that no other value of the column has."""
+def folder_value(value: Column, kind: DataType) -> Column:
+    """A value whose plain ASCII text no other value of the column has: whole numbers and days as they are, because
+    Spark sorts a task's rows by it, and others as such a text."""
     from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-    from pyspark.sql.types import DoubleType, FloatType, StringType, TimestampType
+    from pyspark.sql.types import BooleanType, DateType, DoubleType, FloatType, IntegralType, StringType, TimestampType
 
+    if isinstance(kind, IntegralType | DateType | BooleanType):
+        return value
     null = F.lit("null")
     if isinstance(kind, TimestampType):
         return F.coalesce(F.unix_micros(value).cast("string"), null)  # a time of day comes twice when clocks go back
