@@ -8,13 +8,14 @@ import os
 import random
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 import pytest_asyncio
 
+from tarnlog.protocol.ids import TableName
 from tarnlog_server.core import index_plan
 from tarnlog_server.core.index_plan import agrees
 from tarnlog_server.core.index_rows import IndexedTable, TableFacts
@@ -501,6 +502,42 @@ async def test_what_another_replica_forgot_is_no_lie(place: Place) -> None:
     await flush(two)
     assert place.heard.wrong == 0
     assert place.sound()
+
+
+class Interrupted(UnreliableIndex):
+    """Something happens while a table is looked up."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def table(self, location: str) -> IndexedTable | None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().table(location)
+
+
+async def test_a_table_that_is_closed_while_it_is_put_takes_no_other_with_it(place: Place) -> None:
+    place.index = Interrupted()
+    replica = place.replica()
+    other = TableName("sales", "other")
+    await create(replica, str(other))
+    view = await create(replica)
+    await commit(replica, add_line("a"))
+    broken = version_key(place.warehouse.log(view), 2)
+
+    async def damage() -> None:
+        await place.warehouse.store.put(broken, b"damaged")
+        with refused("log-corrupt"):
+            await files(replica)
+
+    place.index.meanwhile = damage
+    await flush(replica)
+    assert [rows.facts.name for rows in place.index.rows.values()] == [str(other)]
+    await place.warehouse.store.delete(broken)
+    replica.world.advance(60)  # type: ignore[attr-defined]
+    assert await files(replica) == ["a"]
+    await flush(replica)
+    assert {rows.facts.name: rows.last for rows in place.index.rows.values()} == {str(other): 0, str(ORDERS): 1}
 
 
 async def test_whatever_happens_history_is_the_truth(place: Place, long_run: bool) -> None:

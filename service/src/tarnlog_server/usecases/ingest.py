@@ -11,6 +11,7 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.index_rows import change_of
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.index_plan import Put, Source, StartOver, agrees, next_put
@@ -172,6 +173,9 @@ class Ingest:
             return False
         except NotIndexed:
             await self.forget(live)
+            return False
+        except ProblemError:
+            # Its log was found broken meanwhile: it was closed, and tells of itself when it is opened again.
             return False
         return True
 
