@@ -82,8 +82,8 @@ WELL, WEAK, MAD = (
 """Databases."""
 NEAR, FAR, TORN = (
     RoutingFaults(),
-    RoutingFaults(unavailable=0.1, slow=0.1, unreachable=0.05, lost_request=0.05, lost_answer=0.1),
-    RoutingFaults(unavailable=0.2, slow=0.1, mine=0.2, stale=0.3, unreachable=0.1, lost_request=0.2, lost_answer=0.3),
+    RoutingFaults(unavailable=0.1, slow=0.1, unreachable=0.1, lost_request=0.1, lost_answer=0.1),
+    RoutingFaults(unavailable=0.1, slow=0.1, mine=0.1, stale=0.3, unreachable=0.2, lost_request=0.2, lost_answer=0.3),
 )
 """Networks between replicas, and what these know of each other."""
 LONGEST_SHARED_LULL = 5000.0
@@ -98,7 +98,7 @@ def make_plan(seed: str) -> Plan:
 def _shared(plan: Plan, seed: str) -> Plan:
     """In many seeds replicas have an index; in some, leases bring commits together."""
     rng = random.Random(f"{seed} shared")
-    if plan.max_open_tables > 1 and rng.random() < 0.3:  # what becomes of closed tables, the collector decides
+    if plan.max_open_tables > 1 and rng.random() < 0.35:  # what becomes of closed tables, the collector decides
         window = Window(versions=rng.choice((1, 2, 5)), weight=100, snapshots=1, recent_ids=rng.choice((0, 1, 4)))
         committer = plan.committer if rng.random() < 0.2 else dataclasses.replace(plan.committer, window=window)
         plan = dataclasses.replace(
@@ -108,8 +108,8 @@ def _shared(plan: Plan, seed: str) -> Plan:
             think=max(plan.think, rng.choice((0.0, 0.5))),  # the index is written half a second behind
             mix={**plan.mix, "look_back": rng.choice((0.5, 2.0))},
         )
-    if max(plan.lulls, default=0.0) <= LONGEST_SHARED_LULL and rng.random() < 0.4:
-        think = max(plan.think, rng.choice((0.0, 0.1)))  # a lease is taken after the first commit
+    if max(plan.lulls, default=0.0) <= LONGEST_SHARED_LULL and rng.random() < 0.5:
+        think = max(plan.think, rng.choice((0.0, 0.3)))  # a lease is taken after the first commit
         plan = dataclasses.replace(plan, routing=rng.choice((NEAR, FAR, TORN, TORN)), think=think)
     return plan
 
