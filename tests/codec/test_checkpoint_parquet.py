@@ -306,6 +306,30 @@ def test_few_rows_tell_the_same_whatever_is_known_of_their_columns() -> None:
     assert (left.facts, list(left.files)) == (right.facts, list(right.files))
 
 
+@pytest.mark.parametrize("length, twice", [(10, True), (100_000, False)])
+def test_only_a_small_metadata_is_told_beside_its_columns(length: int, twice: bool) -> None:
+    assert FACTS.metadata is not None
+    metadata = msgspec.structs.replace(FACTS.metadata, description="é" * length)
+    (only,) = encode_parquet(msgspec.structs.replace(FACTS, metadata=metadata), FILES)
+    told = pq.ParquetFile(pa.BufferReader(only.data)).metadata.metadata
+    assert ("é" * 10 in b"".join(told.values()).decode()) == twice
+    assert joined([only]).facts.metadata == metadata
+    assert state_of(only.data).facts.metadata == metadata, "without a checksum, from the columns"
+
+
+def test_members_of_ours_without_a_value_take_no_column() -> None:
+    bare = StateFile(plain_add("day=2024-01-02/n=10/a.parquet"), 1, 2)
+    facts = msgspec.structs.replace(FACTS, removes=(), txns=(), skips=())
+    schema = pq.ParquetFile(pa.BufferReader(one(facts, (bare,)))).schema_arrow
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+    kept = [field.name for field in kinds["add"]]
+    deltas = ["path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "tags"]
+    assert kept[:7] == deltas, "Delta's are there without a value too"
+    assert set(kept[7:]) <= {"hasFooterOffsets", "addedAtVersion", "addedAtTimestamp"}
+    assert [field.name for field in kinds["remove"]][-1] == "tags"
+    assert [field.name for field in kinds["txn"]] == ["appId", "version", "lastUpdated"]
+
+
 @given(
     st.lists(st.none() | st.dictionaries(st.sampled_from("abc"), st.none() | st.text(max_size=2))),
     st.lists(st.booleans()),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from tarnlog.protocol.actions import Action, Add, Protocol, Remove
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove
 from tarnlog_server.codec import checkpoint_order, checkpoint_schema
 from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, EncodedCheckpoint
 from tarnlog_server.codec.damage import (
@@ -38,7 +38,9 @@ COLUMNS_FROM = 1000
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
-_INFO, _PROTOCOL, _MEMBERS = b"tarnlog.checkpoint", b"tarnlog.protocol", b"tarnlog.members"
+_INFO, _PROTOCOL, _LEAVES = b"tarnlog.checkpoint", b"tarnlog.protocol", b"tarnlog.leaves"
+_META_DATA, _META_DATA_BYTES = b"tarnlog.metaData", 16 * 1024
+"""One action in ten columns: unless it is large, its text is told beside the facts, and they are for other readers."""
 
 
 class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -54,7 +56,7 @@ class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=
 
 _PARQUET_INFO = msgspec.json.Decoder(ParquetInfo)
 _CHECKPOINT_INFO = msgspec.json.Decoder(CheckpointInfo)
-_CHECKPOINT_MEMBERS = msgspec.json.Decoder(dict[str, list[str]])
+_CHECKPOINT_LEAVES = msgspec.json.Decoder(dict[str, list[int]])
 
 
 def encode_parquet(
@@ -72,30 +74,31 @@ def encode_parquet(
         checkpoint_order.tail(facts, files),
     )
     per_batch = max(1, min(_BATCH, max_file_size // _BYTES_PER_ROW))
-    batches = iter(lambda: list(itertools.islice(rows, per_batch)), [])
-    batch = next(batches, None)
+    batches = map(_record_batch, iter(lambda: list(itertools.islice(rows, per_batch)), []))
+    batch, following = next(batches, None), next(batches, None)
     for number in itertools.count(1):
+        if batch is not None and following is None:
+            batch = checkpoint_schema.narrowed(batch)
         out = io.BytesIO()
         actions, largest = 0, 0
-        members: dict[str, dict[str, None]] = {}
+        leaves: dict[str, set[int]] = {}
         with pq.ParquetWriter(
             out,
-            checkpoint_schema.SCHEMA,
+            checkpoint_schema.SCHEMA if batch is None else batch.schema,
             compression=compression,
             write_page_checksum=True,
             store_schema=False,
         ) as writer:
-            while batch and (actions == 0 or out.tell() + largest <= max_file_size):
+            while batch is not None and (actions == 0 or out.tell() + largest <= max_file_size):
                 before = out.tell()
-                rows_of = _record_batch(batch)
-                for name, some in checkpoint_schema.members_of(rows_of).items():
-                    members.setdefault(name, {}).update(dict.fromkeys(some))
-                writer.write_batch(rows_of)
+                for name, some in checkpoint_schema.leaves_of(batch).items():
+                    leaves.setdefault(name, set()).update(some)
+                writer.write_batch(batch)
                 largest = max(largest, out.tell() - before)
-                actions += len(batch)
-                batch = next(batches, None)
+                actions += batch.num_rows
+                batch, following = following, next(batches, None)
             last = batch is None
-            writer.add_key_value_metadata(_file_metadata(facts, number, members, last=last))
+            writer.add_key_value_metadata(_file_metadata(facts, number, leaves, last=last))
         yield EncodedCheckpoint(out.getvalue(), number, actions, last)
         if last:
             return
@@ -139,11 +142,12 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
     check_sha256(key, data, sha256)
     with names_object(key, "its Parquet data"):
         # All of it is in memory: fetching it ahead, in other threads, would only cost.
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        file = _ByNumber(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
         metadata: dict[bytes, bytes] = file.metadata.metadata or {}
         info = _CHECKPOINT_INFO.decode(metadata[_INFO]) if _INFO in metadata else None
-        if info is not None and sha256 is not None and _MEMBERS in metadata and file.metadata.num_rows < COLUMNS_FROM:
-            return _few_rows(key, file, info, _CHECKPOINT_MEMBERS.decode(metadata[_MEMBERS]))
+        if info is not None and sha256 is not None and _LEAVES in metadata and file.metadata.num_rows < COLUMNS_FROM:
+            return _few_rows(key, file, info, metadata)
+        file.tell_paths()
         present = [name for name in checkpoint_schema.COLUMNS if name in file.schema_arrow.names]
         actions: list[Action] = []
         stamps: list[tuple[int, int]] = []
@@ -164,33 +168,51 @@ def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> 
         return CheckpointPart(key, _with(stamps, info), actions, columns)
 
 
-def _few_rows(key: str, file: pq.ParquetFile, info: CheckpointInfo, members: dict[str, list[str]]) -> CheckpointPart:
+class _ByNumber(pq.ParquetFile):  # type: ignore[misc]
+    """A Parquet file whose columns are asked for by number: pyarrow makes the paths of all only when told to.
+
+    They cost as much as all else that opening does.
+    """
+
+    def _build_nested_paths(self) -> dict[str, list[int]]:
+        return {}
+
+    def tell_paths(self) -> None:
+        """From here on columns are found by name too."""
+        self._nested_paths_by_prefix = super()._build_nested_paths()
+
+    def leaves(self, numbers: list[int]) -> pa.Table:
+        """The columns of some leaves. For few rows: a thread would cost more than it reads."""
+        return self.reader.read_all(column_indices=numbers, use_threads=False)
+
+
+def _few_rows(key: str, file: _ByNumber, info: CheckpointInfo, metadata: dict[bytes, bytes]) -> CheckpointPart:
     """A file of ours with few rows: what it costs is its many columns, so only those with a value are read.
 
-    Removes are left for later, and the protocol that is there for Delta's readers is not read at all.
+    Removes are left for later; the protocol and metaData that are there for Delta's readers are not read at all.
     """
     actions: list[Action] = []
     stamps: list[tuple[int, int]] = []
-    own = (file.metadata.metadata or {}).get(_PROTOCOL)
-    if own is not None:
-        actions.append(from_body(Protocol, own))
-    paths = {name: [f"{name}.{member}" for member in some] for name, some in members.items()}
-    removed = paths.pop("remove", [])
-    wanted = [path for name, some in paths.items() for path in some if own is None or name != "protocol"]
-    table = file.read(wanted, use_threads=False)
+    leaves = _CHECKPOINT_LEAVES.decode(metadata[_LEAVES])
+    removed = leaves.pop("remove", [])
+    if _PROTOCOL in metadata:
+        actions.append(from_body(Protocol, metadata[_PROTOCOL]))
+        leaves.pop("protocol", None)
+    if _META_DATA in metadata:
+        actions.append(from_body(MetaData, metadata[_META_DATA]))
+        leaves.pop("metaData", None)
+    table = file.leaves([number for some in leaves.values() for number in some])
     for name in table.column_names:
-        for chunk in table.column(name).chunks:
-            _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.members(chunk), actions, stamps)
+        _take(checkpoint_schema.COLUMNS[name], checkpoint_schema.few_members(table.column(name)), actions, stamps)
     later = LaterRemoves(lambda: _removes(key, file, removed)) if removed else None
     return CheckpointPart(key, _with(stamps, info), actions, removes=later)
 
 
-def _removes(key: str, file: pq.ParquetFile, members: list[str]) -> list[StateRemove]:
+def _removes(key: str, file: _ByNumber, leaves: list[int]) -> list[StateRemove]:
     actions: list[Action] = []
     stamps: list[tuple[int, int]] = []
     with names_object(key, "its Parquet data"):
-        for chunk in file.read(members, use_threads=False).column("remove").chunks:
-            _take(Remove, checkpoint_schema.members(chunk), actions, stamps)
+        _take(Remove, checkpoint_schema.few_members(file.leaves(leaves).column("remove")), actions, stamps)
     told = zip(actions, stamps, strict=True)
     return [StateRemove(action.path, *stamp, action) for action, stamp in told if isinstance(action, Remove)]
 
@@ -230,11 +252,14 @@ def _record_batch(items: Sequence[Action | StateFile | StateRemove]) -> pa.Recor
     return pa.RecordBatch.from_arrays(arrays, schema=checkpoint_schema.SCHEMA)
 
 
-def _file_metadata(
-    facts: StateFacts, number: int, members: dict[str, dict[str, None]], *, last: bool
-) -> dict[bytes, bytes]:
+def _file_metadata(facts: StateFacts, number: int, leaves: dict[str, set[int]], *, last: bool) -> dict[bytes, bytes]:
     first = number == 1
     info = CheckpointInfo(version=facts.version, part=number, last=last, facts=side_facts(facts) if first else None)
-    there = {name: list(some) for name, some in members.items()}
-    own = {_INFO: msgspec.json.encode(info), _MEMBERS: msgspec.json.encode(there)}
-    return own | {_PROTOCOL: bytes(body(facts.protocol))} if first else own
+    there = {name: sorted(some) for name, some in leaves.items()}
+    own = {_INFO: msgspec.json.encode(info), _LEAVES: msgspec.json.encode(there)}
+    if first:
+        own[_PROTOCOL] = bytes(body(facts.protocol))
+        described = b"" if facts.metadata is None else bytes(body(facts.metadata))
+        if 0 < len(described) <= _META_DATA_BYTES:
+            own[_META_DATA] = described
+    return own

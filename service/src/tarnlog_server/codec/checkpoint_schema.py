@@ -93,8 +93,12 @@ COLUMNS: dict[str, type[Action]] = {
     "protocol": Protocol,
 }
 _MEMBERS = {"txn": _TXN, "add": _ADD, "remove": _REMOVE, "metaData": _META_DATA, "protocol": _PROTOCOL}
+_DELTAS = {"txn": 3, "add": 7, "remove": 7, "metaData": 8, "protocol": 4}
+"""How many of a column's members are Delta's: its readers may look for them even where no row has a value."""
 SCHEMA = pa.schema([(name, pa.struct(list(_MEMBERS[name].items()))) for name in COLUMNS])
 _NAMES = {kind: name for name, kind in COLUMNS.items()}
+_MAPS = {"options", *(member for members in _MEMBERS.values() for member, kind in members.items() if kind is _MAP)}
+"""The members that are maps, in whichever column: none of them is anything else in another."""
 
 
 def to_row(item: Action | StateFile | StateRemove) -> tuple[str, dict[str, Any]]:
@@ -148,18 +152,57 @@ def from_row(kind: type[Action], row: dict[str, Any]) -> Action:
         return cast(Action, from_object(kind, msgspec.to_builtins(row)))
 
 
-def members_of(batch: pa.RecordBatch) -> dict[str, list[str]]:
-    """By column, the members that are not null in every row; a column without any is left out."""
+def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without members of ours that no row has: a small file is mostly the description of its columns."""
     found = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        there = [field.name for index, field in enumerate(column.type) if _has_value(column.field(index))]
-        if there:
-            found[name] = there
+        kept = [at for at in range(len(column.type)) if at < _DELTAS[name] or _has_value(column.field(at))]
+        children, fields = [column.field(at) for at in kept], [column.type[at] for at in kept]
+        found[name] = pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null())
+    return pa.RecordBatch.from_pydict(found)
+
+
+def leaves_of(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    """By column, the numbers of the stored columns that are not null in every row; one without any is left out.
+
+    Parquet stores a column for each leaf of the schema, in its order.
+    """
+    found: dict[str, list[int]] = {}
+    at = 0
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for index, field in enumerate(column.type):
+            width = _leaves(field.type)
+            if _has_value(column.field(index)):
+                found.setdefault(name, []).extend(range(at, at + width))
+            at += width
     return found
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if kind.num_fields else 1
 
 
 def _has_value(child: pa.Array) -> bool:
     return bool(child.null_count < len(child))
+
+
+def few_members(column: pa.ChunkedArray) -> list[dict[str, Any]]:
+    """The same as `members`, for a column of ours with few rows: there each call to Arrow costs more than a value."""
+    rows: list[dict[str, Any] | None] = column.to_pylist()
+    return [_with_maps(row) for row in rows if row is not None]
+
+
+def _with_maps(row: dict[str, Any]) -> dict[str, Any]:
+    """A struct without its null members, and with dicts for the pairs that Arrow makes of a map.
+
+    Arrow can make dicts itself, but takes thirty times as long for them.
+    """
+    found = {name: value for name, value in row.items() if value is not None}
+    for name in _MAPS.intersection(found):
+        found[name] = dict(found[name])
+    if "format" in found:
+        found["format"] = _with_maps(found["format"])
+    return found
 
 
 def members(column: pa.StructArray) -> list[dict[str, Any]]:
