@@ -16,6 +16,7 @@ from tarnlog_server.codec.checkpoint_json import encode_checkpoint, encode_check
 from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
 from tarnlog_server.codec.checkpoint_order import count_actions
 from tarnlog_server.codec.checkpoint_parts import CheckpointPart, PartsManifest, join_parts
+from tarnlog_server.codec.sealed_lines import seal
 from tarnlog_server.codec.table_state import State, StateFacts, StateFile
 from tarnlog_server.codec.version_file import CorruptObject, inflate
 from tests.codec.states import (
@@ -289,6 +290,17 @@ def test_removes_wait_in_a_small_checkpoint_and_tell_the_same_in_a_large_one(mon
     large = decode_part(KEY, GOLDEN)
     assert large.removes is None
     assert join_parts(KEY, VERSION, None, [small]).facts == join_parts(KEY, VERSION, None, [large]).facts
+
+
+@pytest.mark.parametrize("versions", [b"[3,42,41,7]", b"[3,42,41,7,40,1]", b"[]"])
+def test_a_sealed_text_tells_as_many_versions_as_files_and_removes(versions: bytes) -> None:
+    text = GOLDEN.replace(b'"crc32":"cfca6df9"', b'"crc32":"00000000"')
+    assert seal(text, compress=False) == GOLDEN
+    times = b"[" + b",".join(b"1" for _ in versions.strip(b"[]").split(b",") if _) + b"]"
+    text = text.replace(b"[3,42,41,7,40]", versions).replace(b"[1704067200123,1704067209999,99,8,77]", times)
+    with pytest.raises(CorruptObject) as caught:
+        decode_checkpoint(KEY, VERSION, seal(text, compress=False))
+    assert caught.value.key == KEY
 
 
 def test_versions_and_files_must_match() -> None:

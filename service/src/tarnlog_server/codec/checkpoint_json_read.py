@@ -33,8 +33,7 @@ _ANY = msgspec.json.Decoder()
 _IS_MANIFEST = {"checkpointId", "parts"}
 _NO_MANIFEST = (b"\x01", b"\x1f", START)
 """How what is compressed, and what is ours, begins."""
-_REMOVE = b'{"remove":'
-_OF_FILES = (b'{"add":', _REMOVE)
+_ADD, _REMOVE = b'{"add":', b'{"remove":'
 """How we write the lines about which the first one tells more."""
 _FEW_BYTES = 256 * 1024
 
@@ -64,23 +63,31 @@ def decode_part(key: str, data: bytes) -> CheckpointPart:
 
 def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
     """A part whose removes are left for later. It is taken line by line, which a large one is not worth."""
-    lines = text.split(b"\n")
-    told = list(zip((line for line in lines if line.startswith(_OF_FILES)), info.versions, info.times, strict=True))
-    removed = [one for one in told if one[0].startswith(_REMOVE)]
-    if not removed:
+    if _REMOVE not in text:
         return CheckpointPart(key, info, _actions(text))
-    files = [one for one in told if not one[0].startswith(_REMOVE)]
-    own = msgspec.structs.replace(info, versions=[one[1] for one in files], times=[one[2] for one in files])
-    others = b"\n".join(line for line in lines if not line.startswith(_REMOVE))
-    return CheckpointPart(key, own, _actions(others), removes=LaterRemoves(lambda: _removes(key, removed)))
+    told = zip(info.versions, info.times, strict=True)
+    removed: list[tuple[bytes, tuple[int, int]]] = []
+    others: list[bytes] = []
+    files: list[tuple[int, int]] = []
+    for line in text.split(b"\n"):
+        if line.startswith(_REMOVE):
+            removed.append((line, next(told)))
+        else:
+            others.append(line)
+            if line.startswith(_ADD):
+                files.append(next(told))
+    if next(told, None) is not None:
+        raise ValueError("it tells more versions than it has lines about files")
+    own = msgspec.structs.replace(info, versions=[one[0] for one in files], times=[one[1] for one in files])
+    return CheckpointPart(key, own, _actions(b"\n".join(others)), removes=LaterRemoves(lambda: _removes(key, removed)))
 
 
-def _removes(key: str, removed: list[tuple[bytes, int, int]]) -> list[StateRemove]:
+def _removes(key: str, removed: list[tuple[bytes, tuple[int, int]]]) -> list[StateRemove]:
     with names_object(key, "a remove"):
-        actions = decode_lines(b"\n".join(line for line, _, _ in removed))
+        actions = decode_lines(b"\n".join(line for line, _ in removed))
         return [
-            StateRemove(action.path, version, time, action)
-            for action, (_, version, time) in zip(actions, removed, strict=True)
+            StateRemove(action.path, *stamp, action)
+            for action, (_, stamp) in zip(actions, removed, strict=True)
             if isinstance(action, Remove)
         ]
 
