@@ -17,6 +17,8 @@ from bench.report import facts, markdown
 QUICK = OpenSize(rounds=2, histories=(10, 100, 1000), files=1000, planned=20_000, grown=50_000)
 FULL = OpenSize(rounds=5, histories=(10, 100, 1000, 10_000), files=10_000, planned=100_000, grown=1_000_000)
 
+PARTS = ("histories", "files", "plans", "growth")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     frame.add_common_arguments(
@@ -24,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         rounds="cold processes for each measurement, the median is shown",
         quick="a short smoke run with small tables; rough numbers",
     )
+    parser.add_argument("--only", choices=PARTS, help="one part: histories, many files, a cold plan, large tables")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,27 +36,32 @@ def run(options: argparse.Namespace) -> int:
     return frame.run(
         "open",
         options,
-        lambda scratch: collect(size, scratch, peers=options.peers),
+        lambda scratch: collect(size, scratch, only=options.only, peers=options.peers),
         grids=grids,
         targets=targets,
         page=page,
+        partial=options.only is not None,
     )
 
 
-def collect(size: OpenSize, scratch: Path, *, peers: bool) -> OpenResult:
-    """Run every part; a peer that cannot run is named with the reason."""
+def collect(size: OpenSize, scratch: Path, *, only: str | None, peers: bool) -> OpenResult:
+    """Run every part, or one; a peer that cannot run is named with the reason."""
+    parts = PARTS if only is None else (only,)
     bench = OpenBench(scratch, size)
     absent: dict[str, str] = {}
     found: dict[str, str] = {}
-    opened = [*bench.histories(), *bench.many_files()]
-    if peers:
+    opened = bench.histories() if "histories" in parts else []
+    opened += bench.many_files() if "files" in parts else []
+    if peers and "files" in parts:
         try:
             opened += bench.deltalake(found)
         except PeerError as error:
             absent["deltalake"] = str(error)
             say(f"deltalake: {error}")
+    planned = bench.plans() if "plans" in parts else []
+    grown = bench.growth() if "growth" in parts else []
     return OpenResult(
-        facts=facts(found), rounds=size.rounds, opened=opened, planned=bench.plans(), grown=bench.growth(),
+        facts=facts(found), rounds=size.rounds, opened=opened, planned=planned, grown=grown,
         busy=bench.busy, absent=absent,
     )  # fmt: skip
 
