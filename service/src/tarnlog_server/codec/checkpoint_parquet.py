@@ -178,8 +178,10 @@ class _ByNumber(pq.ParquetFile):  # type: ignore[misc]
         return {}
 
     def tell_paths(self) -> None:
-        """From here on columns are found by name too."""
-        self._nested_paths_by_prefix = super()._build_nested_paths()
+        """From here on columns are found by name too. A pyarrow that does not make paths this way has made its own."""
+        make = getattr(super(), "_build_nested_paths", None)
+        if make is not None:
+            self._nested_paths_by_prefix = make()
 
     def leaves(self, numbers: list[int]) -> pa.Table:
         """The columns of some leaves. For few rows: a thread would cost more than it reads."""
