@@ -64,7 +64,7 @@ def test_no_retry_after_without_a_reason() -> None:
 async def test_outcomes(
     api: Api, monkeypatch: pytest.MonkeyPatch, outcome: Any, status: int, code: str, fields: dict[str, Any]
 ) -> None:
-    async def answer_with(_: TableName, __: CommitRequest) -> Any:
+    async def answer_with(_: TableName, __: CommitRequest, ___: str | None) -> Any:
         return outcome
 
     monkeypatch.setattr(api.coordinator.commits, "commit", answer_with)

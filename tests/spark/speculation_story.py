@@ -88,7 +88,7 @@ def story(address: str, url: str, name: str, folder: Path) -> dict[str, object]:
         table = tarnlog_spark.Table.for_name(spark, f"{name}_{writer}", url=url)
         rows = spark.range(0, 1000, 1, TASKS).mapInArrow(slow_at_first(str(ran)), "id long")
         start = time.monotonic()
-        result = table.write(rows, writer=writer)  # type: ignore[arg-type]
+        result = table.write(rows, writer=writer)
         spent = time.monotonic() - start
         told[writer] = {
             "waited": spent >= SLOW_SECONDS,

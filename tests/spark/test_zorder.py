@@ -15,7 +15,7 @@ import pytest
 
 from tarnlog import Client, InvalidRequest
 from tarnlog.protocol.actions import Add
-from tarnlog_spark import Table, _optimizing
+from tarnlog_spark import Table, _optimizing, _zorder
 from tarnlog_spark._storage import storage_at
 from tarnlog_spark._writing import WriteTask
 from tarnlog_spark._zorder import COLUMNS_TAG, ORDER_TAG, _image, _sampled, group_partitions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 
 
-def file(number: int, *, size: int = 10, p: str | None = "1", tags: dict[str, str] | None = None) -> Add:
+def file(number: int, *, size: int = 10, p: str | None = "1", tags: dict[str, str | None] | None = None) -> Add:
     return Add(path=f"{number}", partition_values={"p": p}, size=size, modification_time=0, data_change=True, tags=tags)
 
 
@@ -36,7 +36,7 @@ def test_only_partitions_that_are_not_of_one_order_are_ordered(tmp_path: Path) -
     task = WriteTask(
         storage=storage_at(tmp_path.as_uri()), schema_string=schema, partition_columns=("p",), target_bytes=100
     )
-    done = {COLUMNS_TAG: '["id"]', ORDER_TAG: "one"}
+    done: dict[str, str | None] = {COLUMNS_TAG: '["id"]', ORDER_TAG: "one"}
     files = [
         *(file(1, p="1"), file(2, p="01")),  # another writer's spelling of the same partition
         *(file(3, p=None), file(4, p=None, tags=done)),  # appended to
@@ -64,13 +64,14 @@ def test_a_sample_is_no_larger_than_asked_and_from_everywhere(is_counted: bool) 
 
 def test_images_compare_as_the_values_do() -> None:
     moments = [dt.datetime(1, 1, 1), None, dt.datetime(1969, 12, 31, 23), dt.datetime(9999, 12, 31)]  # noqa: DTZ001
-    for kind, values in {
+    cases: dict[Any, list[Any]] = {
         pa.timestamp("us"): moments,
         pa.date32(): [None if moment is None else moment.date() for moment in moments],
         pa.decimal128(38, 2): [decimal.Decimal(-(10**18)), None, decimal.Decimal("0.01"), decimal.Decimal("9" * 30)],
         pa.bool_(): [False, None, True],
         pa.string(): ["", None, "a" * 300, "ä", "\uffff", "\U0001f600"],
-    }.items():
+    }
+    for kind, values in cases.items():
         shown = _image(pa.array(values, kind)).to_pylist()
         assert shown[1] is None
         known = [value for value in shown if value is not None]
@@ -177,7 +178,7 @@ def test_only_the_partition_whose_file_went_is_given_up(
     table = Table.create(spark, name, "id long, p string", partition_by=["p"], url=tarnlog_service.url)
     for start in (0, 10):
         table.write(spark.createDataFrame([(start, "a"), (start, "b")], "id long, p string").repartition(1))
-    run = _optimizing.order_groups
+    run = _zorder.order_groups
 
     def interrupted(*args: Any) -> Any:
         merged = run(*args)
