@@ -5,6 +5,7 @@ Mismatches name every offending column at once. Evolution only adds: new columns
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -35,6 +36,8 @@ _ADVICE = "Cast or rename the columns"
 
 def fitted(rows: DataFrame, schema: StructType, *, table: str) -> DataFrame:
     """The rows as the table has them. SchemaMismatch names the columns that do not fit."""
+    if _is_same(rows.schema, schema):
+        return rows  # as most appends are: a selection would only cost Spark's analysis
     faults: dict[str, str] = {}
     given = _by_lower_name(rows.schema, faults)
     wanted = {field.name.lower() for field in schema.fields}
@@ -72,6 +75,12 @@ def evolved(schema: StructType, given: StructType, *, table: str) -> StructType:
 def nullable(schema: StructType) -> StructType:
     """The schema of a table that is made from a DataFrame: what happens to hold no null today may tomorrow."""
     return StructType([StructField(f.name, _nullable_type(f.dataType), True, f.metadata) for f in schema.fields])
+
+
+def _is_same(given: StructType, wanted: StructType) -> bool:
+    """Whether names, order and types are the table's. What may be null is looked at when it is written."""
+    shapes = ([(field.name, field.dataType) for field in schema.fields] for schema in (given, wanted))
+    return operator.eq(*shapes)
 
 
 def _by_lower_name(schema: StructType, faults: dict[str, str]) -> dict[str, StructField]:

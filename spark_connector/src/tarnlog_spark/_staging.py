@@ -5,7 +5,8 @@ committer is the one whose tasks put their files in place only when they won, an
 attempts that lost stay below `_temporary` and go with it); the list is taken after the job's mark; and the rows in the
 files are as many as Spark counted in the tasks that won.
 
-Confs that decide what is in the files are set in a copy of the session, so that the caller's own is not touched.
+Confs that decide what is in the files are set in a copy of the session, so that the caller's own is not touched. The
+copy serves until the caller's confs change: a new one would cost a small append a third of its time.
 `spark.tarnlog.write` chooses the way for what has no option of its own (auto, native, arrow).
 """
 
@@ -15,6 +16,7 @@ import contextlib
 import re
 import time
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tarnlog import Corrupt, InvalidRequest
@@ -104,13 +106,11 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
 
 def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
     """The job; how many rows its winning tasks wrote, or None where Spark's listeners were too busy to tell."""
-    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import DataFrame, Observation
     from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
     spark = cast(Any, rows.sparkSession)
-    own = SparkSession(spark._sc, spark._jsparkSession.cloneSession())
-    for key, value in _CONFS.items():
-        own.conf.set(key, value)
+    own = _own_session(spark)
     plan = cast(Any, rows)._jdf.logicalPlan()
     here = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(cast(Any, own)._jsparkSession, plan), own)
     count = Observation()
@@ -118,10 +118,30 @@ def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
     copies = _copies(here, task.partition_columns)
     scheme = spark_scheme(task.storage)
     options = {**_OPTIONS, "compression": task.compression, **(_WITHOUT_CHECKSUMS if scheme == "file://" else {})}
-    writer = here.select("*", *(column.alias(name) for name, column in copies.items())).write.options(**options)
+    if copies:
+        here = here.select("*", *(column.alias(name) for name, column in copies.items()))
+    writer = here.write.options(**options)
     # A folder that exists is not ours: Spark refuses it.
     writer.mode("error").partitionBy(*copies).parquet(scheme + task.storage.path(folder))
     return _heard(count)
+
+
+def _own_session(spark: Any) -> SparkSession:
+    """A copy of the session as it is now, with confs of ours. The last one of each session is kept."""
+    from pyspark.sql import SparkSession
+
+    confs = spark._jsparkSession.sessionState().conf().getAllConfs()
+    kept = _sessions.get(spark)
+    if kept is not None and kept[0].equals(confs):
+        return kept[1]
+    own = SparkSession(spark._sc, spark._jsparkSession.cloneSession())
+    for key, value in _CONFS.items():
+        own.conf.set(key, value)
+    _sessions[spark] = (confs, own)
+    return own
+
+
+_sessions: weakref.WeakKeyDictionary[Any, tuple[Any, SparkSession]] = weakref.WeakKeyDictionary()
 
 
 def _heard(count: Any) -> int | None:
