@@ -192,6 +192,22 @@ def test_many_footers_are_read_by_a_job(
     assert made.read().count() == 9
 
 
+def test_the_copy_of_a_session_serves_until_its_confs_change(spark: SparkSession) -> None:
+    own_session, zone = _staging._own_session, "spark.sql.session.timeZone"
+    before = {key: spark.conf.get(key) for key in (zone, *_staging._CONFS)}
+    first = own_session(spark)
+    assert own_session(spark) is first
+    spark.conf.set(zone, "Asia/Tokyo")
+    try:
+        second = own_session(spark)
+        assert second is not first
+        assert second.conf.get(zone) == "Asia/Tokyo"
+    finally:
+        spark.conf.set(zone, str(before[zone]))
+    assert own_session(spark).conf.get(zone) == before[zone]
+    assert {key: spark.conf.get(key) for key in before} == before
+
+
 def test_no_rows_leave_no_file(spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str) -> None:
     made = Table.create(spark, name, "id long, p int", partition_by=["p"], url=tarnlog_service.url)
     for rows in (spark.createDataFrame([], "id long, p int"), spark.range(5).selectExpr("id", "1 p").where("id > 9")):
