@@ -6,7 +6,7 @@ attempts that lost stay below `_temporary` and go with it); the list is taken af
 files are as many as Spark counted in the tasks that won.
 
 Confs that decide what is in the files are set in a copy of the session, so that the caller's own is not touched. The
-copy serves until the caller's confs change: a new one would cost a small append a third of its time.
+copy serves until the caller's confs change: small appends feel what a new one costs.
 `spark.tarnlog.write` chooses the way for what has no option of its own (auto, native, arrow).
 """
 
