@@ -5,7 +5,6 @@ Mismatches name every offending column at once. Evolution only adds: new columns
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -79,8 +78,11 @@ def nullable(schema: StructType) -> StructType:
 
 def _is_same(given: StructType, wanted: StructType) -> bool:
     """Whether names, order and types are the table's. What may be null is looked at when it is written."""
-    shapes = ([(field.name, field.dataType) for field in schema.fields] for schema in (given, wanted))
-    return operator.eq(*shapes)
+    return _shape(given) == _shape(wanted)
+
+
+def _shape(schema: StructType) -> list[tuple[str, DataType]]:
+    return [(field.name, field.dataType) for field in schema.fields]
 
 
 def _by_lower_name(schema: StructType, faults: dict[str, str]) -> dict[str, StructField]:
