@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,8 @@ LIVE = 10
 """Live files of every history: what differs is how long it took to come to them."""
 
 
+MOST_REPLAYS = 3
+"""Replays of a long history, which take seconds each."""
 OTHER_VERSIONS = 20
 """Versions of the table that a process opens before it is measured."""
 
@@ -85,14 +88,13 @@ class OpenBench:
 
     def histories(self) -> list[Opened]:
         """Opening from every format and by replay, against the length of the history, for the same live files."""
-        found = []
-        others = self._others()
+        tables = {}
         for versions in self._size.histories:
             folder = self._folder(f"rolling-{versions}")
             say(f"making a history of {versions} versions")
             asyncio.run(rolling(folder, versions, LIVE))
-            found += self._each_format(folder, versions, others)
-        return found
+            tables[versions] = folder
+        return self._by_turns(tables, self._others())
 
     def _others(self) -> dict[str, str]:
         """By source, another table that each process opens from the like before it is measured."""
@@ -107,13 +109,13 @@ class OpenBench:
 
     def many_files(self) -> list[Opened]:
         """As many files in as many versions (what deltalake opens too), and in ten."""
-        found = []
+        tables = {}
         for versions in (10, self._size.files):
             folder = self._folder(f"appended-{versions}")
             say(f"making {self._size.files} files in {versions} versions")
             asyncio.run(appended(folder, versions, self._size.files))
-            found += self._each_format(folder, versions)
-        return found
+            tables[versions] = folder
+        return self._by_turns(tables)
 
     def deltalake(self, found: dict[str, str]) -> list[Opened]:
         """deltalake on the same number of versions and files. Raises PeerError."""
@@ -174,19 +176,32 @@ class OpenBench:
             say(f"{files} files: open {found[-1].open_ms:.0f} ms, incremental state {found[-1].incremental_ms:.0f} ms")
         return found
 
-    def _each_format(self, folder: Path, versions: int, others: dict[str, str] | None = None) -> list[Opened]:
-        warm = others or {}
-        found = [self._measured(folder, versions, "replay", warm.get("replay"))]
-        for form in FORMATS:
-            asyncio.run(checkpoint(folder, form))
-            found.append(self._measured(folder, versions, form, warm.get(form)))
-            forget_states(folder)
-        return found
+    def _by_turns(self, tables: dict[int, Path], others: dict[str, str] | None = None) -> list[Opened]:
+        """Each table, by its versions, from each source: a copy for each, and all of them once in every turn.
 
-    def _measured(self, folder: Path, versions: int, source: str, warm: str | None) -> Opened:
-        self.busy.append(busy_share())
-        rounds = self._size.rounds if source != "replay" or versions < 1000 else min(self._size.rounds, 3)
-        runs = [self._child(work="open", folder=str(folder), warm=warm) for _ in range(rounds)]
+        So what the machine does meanwhile hits all alike, which are then compared with each other.
+        """
+        folders = {}
+        for versions, folder in tables.items():
+            folders[versions, "replay"] = folder
+            folders |= {(versions, form): self._with_state(folder, form) for form in FORMATS}
+        runs: dict[tuple[int, str], list[dict[str, Any]]] = {which: [] for which in folders}
+        for turn in range(self._size.rounds):
+            self.busy.append(busy_share())
+            say(f"opening each table, turn {turn + 1} of {self._size.rounds}")
+            for (versions, source), place in folders.items():
+                if source != "replay" or versions < 1000 or turn < MOST_REPLAYS:
+                    warm = None if others is None else others[source]
+                    runs[versions, source].append(self._child(work="open", folder=str(place), warm=warm))
+        return [self._opened(*which, found, folders[which]) for which, found in runs.items()]
+
+    def _with_state(self, folder: Path, form: str) -> Path:
+        copy = folder.with_name(f"{folder.name}-{form}")
+        shutil.copytree(folder, copy)
+        asyncio.run(checkpoint(copy, form))
+        return copy
+
+    def _opened(self, versions: int, source: str, runs: list[dict[str, Any]], folder: Path) -> Opened:
         names = {"avro-state": "avro"}
         if any(names.get(run["source"], run["source"]) != source or run["version"] != versions for run in runs):
             raise RuntimeError(f"asked for {source} at version {versions}, but the table was opened as {runs[0]}")

@@ -10,7 +10,7 @@ import pytest
 
 from tarnlog_server.adapters.delayed_store import DelayedStore
 from tarnlog_server.usecases.coordinator import Coordinator
-from tarnlog_server.usecases.meanwhile import meanwhile
+from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.roots import Root, Roots
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, remove_line
 
@@ -124,10 +124,24 @@ async def test_what_is_not_waited_for_is_given_up_and_its_failure_is_nobodys() -
     async def seven() -> int:
         return 7
 
-    async with meanwhile(forever()), meanwhile(fails()), meanwhile(seven()) as number:
+    async with Meanwhile(forever()), Meanwhile(fails()), Meanwhile(seven()) as number:
         await asyncio.sleep(0)
         assert await number == 7
     assert ended == ["forever"]
     with pytest.raises(ValueError, match="nobody"):
-        async with meanwhile(fails()) as failing:
+        async with Meanwhile(fails()) as failing:
             await failing
+
+
+async def test_what_is_near_is_done_when_it_is_asked_for_and_not_at_all_when_it_is_not() -> None:
+    done: list[str] = []
+
+    async def work(name: str) -> str:
+        done.append(name)
+        return name
+
+    async with Meanwhile(work("asked"), near=True) as asked, Meanwhile(work("never"), near=True):
+        await asyncio.sleep(0)
+        assert not done
+        assert await asked == "asked"
+    assert done == ["asked"]

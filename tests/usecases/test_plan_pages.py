@@ -9,7 +9,8 @@ import pytest
 
 from tarnlog.protocol.plans import PlanRequest
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
-from tarnlog_server.usecases import partial_scan, state_entries
+from tarnlog_server.codec.told_files import FEW
+from tarnlog_server.usecases import avro_state, partial_scan, state_entries
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.packing import pack
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, files, remove_line
@@ -71,6 +72,7 @@ async def test_every_file_comes_once(warehouse: Warehouse, seed: int) -> None:
     asked = PlanRequest(filter=rng.choice([None, "id >= 4"]), limit=3, explain=rng.random() < 0.2)
     with (
         mock.patch.object(state_entries, "COLUMNS_FROM", rng.choice([1, 1000])),
+        mock.patch.object(avro_state, "FEW", rng.choice([-1, FEW])),
         mock.patch.object(partial_scan, "MOST_SHARE", 1),
     ):
         whole = await replica.plans.page(ORDERS, PlanRequest(filter=asked.filter), None)

@@ -10,7 +10,7 @@ import pytest
 
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
 from tarnlog_server.core.state_plan import Reason
-from tarnlog_server.usecases import checkpoints, state_entries
+from tarnlog_server.usecases import avro_state, checkpoints, state_entries
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, files, remove_line, send
 from tests.usecases.test_states import look, random_commit
@@ -21,6 +21,7 @@ pytest.importorskip("datafusion")
 @pytest.fixture(autouse=True)
 def every_state_as_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_entries, "COLUMNS_FROM", 0)
+    monkeypatch.setattr(avro_state, "FEW", -1)  # else small states would not be decoded
 
 
 class Counting(DataFusionColumns):

@@ -32,7 +32,7 @@ def count_actions(facts: StateFacts, num_files: int) -> int:
 def tail(facts: StateFacts, files: Iterable[StateFile]) -> Iterator[StateFile | StateRemove]:
     """Files and removes by path; ValueError when the files are not sorted by it."""
     removes = sorted(facts.removes, key=_path)
-    return heapq.merge(map(_unchanged, _in_order(files)), map(_unchanged_remove, removes), key=_path)
+    return heapq.merge(map(unchanged, _in_order(files)), map(_unchanged_remove, removes), key=_path)
 
 
 def _path(item: StateFile | StateRemove) -> str:
@@ -48,7 +48,8 @@ def _in_order(files: Iterable[StateFile]) -> Iterator[StateFile]:
         yield file
 
 
-def _unchanged(file: StateFile) -> StateFile | StateRemove:
+def unchanged(file: StateFile) -> StateFile:
+    """A file as a checkpoint has it."""
     if not file.add.data_change:
         return file
     add = msgspec.structs.replace(file.add, data_change=False)

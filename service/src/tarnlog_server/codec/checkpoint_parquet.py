@@ -1,7 +1,8 @@
 """Parquet checkpoints: a state as Delta's columns, in one file or in parts that stay below a size.
 
 Pages carry checksums, the file's metadata our facts, and the small `.checkpoint.json`, written last, the SHA-256 of
-each file and of itself. A file without our facts is another writer's and is replayed as it is.
+each file and of itself. It also tells a small checkpoint whole, but for its removes: the footer alone takes longer to
+read. A file without our facts is another writer's and is replayed as it is.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
 from tarnlog_server.codec import checkpoint_order, checkpoint_schema
 from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, EncodedCheckpoint
 from tarnlog_server.codec.damage import (
@@ -28,8 +29,9 @@ from tarnlog_server.codec.damage import (
     sha256_hex,
 )
 from tarnlog_server.codec.file_columns import UnexpectedColumns, checked_entries
-from tarnlog_server.codec.side_facts import body, from_body, side_facts
+from tarnlog_server.codec.side_facts import SideFacts, body, from_body, side_facts
 from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateFile, StateRemove
+from tarnlog_server.codec.told_files import FEW_BYTES, NOT_TOLD, tell, told
 from tarnlog_server.codec.version_file import CorruptObject
 
 Compression = Literal["snappy", "zstd", "gzip", "none"]
@@ -43,6 +45,17 @@ _META_DATA, _META_DATA_BYTES = b"tarnlog.metaData", 16 * 1024
 """One action in ten columns: unless it is large, its text is told beside the facts, and they are for other readers."""
 
 
+class Told(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A small checkpoint as JSON, as its only file has it. Removes are only there; `removes` says that there are."""
+
+    facts: SideFacts
+    protocol: Raw
+    meta_data: Raw = NOT_TOLD
+    txns: list[Raw] = []
+    files: Raw
+    removes: bool = False
+
+
 class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """`.checkpoint.json`. `size` counts actions; `parts` is None for a single file; ours has checksums, one a file."""
 
@@ -52,6 +65,7 @@ class ParquetInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=
     parts: int | None = None
     created_time: int = 0
     checksums: tuple[str, ...] = ()
+    told: Told | None = None
 
 
 _PARQUET_INFO = msgspec.json.Decoder(ParquetInfo)
@@ -109,7 +123,25 @@ def encode_parquet_info(version: int, size: int, files: Sequence[EncodedCheckpoi
     return encode_parquet_checksums(version, size, [sha256_hex(file.data) for file in files], created_time)
 
 
-def encode_parquet_checksums(version: int, size: int, checksums: Sequence[str], created_time: int) -> bytes:
+def tell_parquet(facts: StateFacts, files: Iterable[StateFile]) -> Told | None:
+    """What `.checkpoint.json` tells besides of a checkpoint in one file; None where it is too much."""
+    listed = tell(map(checkpoint_order.unchanged, files))
+    if listed == NOT_TOLD:
+        return None
+    found = Told(
+        facts=side_facts(facts),
+        protocol=body(facts.protocol),
+        meta_data=NOT_TOLD if facts.metadata is None else body(facts.metadata),
+        txns=[body(txn) for txn, _ in facts.txns],
+        files=listed,
+        removes=bool(facts.removes),
+    )
+    return found if len(msgspec.json.encode(found)) <= FEW_BYTES else None
+
+
+def encode_parquet_checksums(
+    version: int, size: int, checksums: Sequence[str], created_time: int, told: Told | None = None
+) -> bytes:
     """The same for a writer that kept no file's bytes, but their SHA-256."""
     info = ParquetInfo(
         sha256=NO_SHA256,
@@ -118,6 +150,7 @@ def encode_parquet_checksums(version: int, size: int, checksums: Sequence[str], 
         parts=len(checksums) if len(checksums) > 1 else None,
         created_time=created_time,
         checksums=tuple(checksums),
+        told=told if len(checksums) == 1 else None,
     )
     return seal_document(msgspec.json.encode(info))
 
@@ -135,6 +168,38 @@ def decode_parquet_info(key: str, version: int, data: bytes) -> ParquetInfo:
     if info.checksums and len(info.checksums) != (info.parts or 1):
         raise CorruptObject(key, f"it knows {len(info.checksums)} checksums for {info.parts or 1} files")
     return info
+
+
+def told_part(key: str, version: int, found: Told, data: bytes, sha256: str) -> CheckpointPart:
+    """A checkpoint's only part as `.checkpoint.json` tells it. `data` are its bytes: they must be those it is about."""
+    check_sha256(key, data, sha256)
+    with names_object(key, "what is told of it"):
+        actions: list[Action] = [from_body(Protocol, found.protocol)]
+        if found.meta_data != NOT_TOLD:
+            actions.append(from_body(MetaData, found.meta_data))
+        actions += [from_body(Txn, txn) for txn in found.txns]
+        files = told(found.files)
+        if files is None:
+            raise ValueError("its files are missing")
+        actions += [file.add for file in files]
+        info = CheckpointInfo(
+            version=version,
+            last=True,
+            facts=found.facts,
+            versions=[file.added_at_version for file in files],
+            times=[file.added_at_timestamp for file in files],
+        )
+    return CheckpointPart(
+        key, info, actions, removes=LaterRemoves(lambda: _later(key, data)) if found.removes else None
+    )
+
+
+def _later(key: str, data: bytes) -> Iterable[StateRemove]:
+    """The removes of a file whose checksum is right."""
+    removes = decode_parquet_part(key, data, sha256=sha256_hex(data)).removes
+    if removes is None:
+        raise CorruptObject(key, "its removes are missing")
+    return removes
 
 
 def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> CheckpointPart:

@@ -7,7 +7,7 @@ A document without our facts is another writer's and is read as far as it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -21,6 +21,7 @@ from tarnlog_server.codec.damage import NO_SHA256, check_document, names_object,
 from tarnlog_server.codec.partition_bounds import PartitionBounds
 from tarnlog_server.codec.side_facts import SideFacts, body, from_body, side_facts, with_side_facts
 from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateFile, StateRemove
+from tarnlog_server.codec.told_files import NOT_TOLD, tell, told
 from tarnlog_server.codec.version_file import CorruptObject, inflate
 
 FORMAT_VERSION = 1
@@ -55,7 +56,10 @@ class ManifestInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename
 
 
 class StateManifest(Struct, frozen=True, kw_only=True):
-    """An Avro state without its entries. `num_files` and `total_bytes` are exact only when it is `ours`."""
+    """An Avro state without its entries. `num_files` and `total_bytes` are exact only when it is `ours`.
+
+    `few` are the files that it shows, where they are few enough to be told besides.
+    """
 
     facts: StateFacts
     created_at: int
@@ -67,6 +71,7 @@ class StateManifest(Struct, frozen=True, kw_only=True):
     protocol_version: int = 4
     format_version: int = FORMAT_VERSION
     ours: bool = True
+    few: Sequence[StateFile] | None = None
 
 
 def live_files(tombstones: Iterable[Tombstone], files: Iterable[StateFile]) -> Iterator[StateFile]:
@@ -133,6 +138,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
     dropped: bool = False
     adopted_from: int | None = None
     version_timestamps: list[tuple[int, int]] = []
+    files: Raw = NOT_TOLD
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
@@ -165,9 +171,14 @@ def encode_state_manifest(manifest: StateManifest) -> bytes:
         removes=_removes_to_json(facts.removes),
         tombstone_versions=versions,
         tombstones_added_at=_added_at(manifest.tombstones),
+        files=NOT_TOLD if manifest.few is None else tell(manifest.few, _partition_columns(facts)),
         **{name: getattr(side, name) for name in SideFacts.__struct_fields__},
     )
     return seal_document(msgspec.json.encode(document))
+
+
+def _partition_columns(facts: StateFacts) -> tuple[str, ...]:
+    return facts.metadata.partition_columns if facts.metadata is not None else ()
 
 
 def _added_at(tombstones: Iterable[Tombstone]) -> list[int | None]:
@@ -204,16 +215,22 @@ def _from_ours(key: str, document: _Document) -> StateManifest:
     # Documents of before this member was written do not have it.
     added = document.tombstones_added_at or [None] * len(document.tombstones)
     stones = zip(document.tombstones, document.tombstone_versions, added, strict=True)
-    return _manifest(document, facts, tuple(Tombstone(*stone) for stone in stones), ours=True)
+    few = told(document.files) if document.files != NOT_TOLD else None
+    return _manifest(document, facts, tuple(Tombstone(*stone) for stone in stones), few, ours=True)
 
 
 def _from_others(document: _Document) -> StateManifest:
     facts = foreign_facts(document.state_version, document.created_at, document.protocol_version, document.metadata)
-    return _manifest(document, facts, tuple(Tombstone(path, None) for path in document.tombstones), ours=False)
+    return _manifest(document, facts, tuple(Tombstone(path, None) for path in document.tombstones), None, ours=False)
 
 
 def _manifest(
-    document: _Document, facts: StateFacts, tombstones: tuple[Tombstone, ...], *, ours: bool
+    document: _Document,
+    facts: StateFacts,
+    tombstones: tuple[Tombstone, ...],
+    few: Sequence[StateFile] | None,
+    *,
+    ours: bool,
 ) -> StateManifest:
     return StateManifest(
         facts=facts,
@@ -226,6 +243,7 @@ def _manifest(
         protocol_version=document.protocol_version,
         format_version=document.format_version,
         ours=ours,
+        few=few,
     )
 
 

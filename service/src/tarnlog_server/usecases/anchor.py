@@ -9,6 +9,8 @@ from __future__ import annotations
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import decode_ids
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, live_files
+from tarnlog_server.codec.table_state import StateFile
+from tarnlog_server.codec.told_files import same_files
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.live_table import LiveTable
@@ -27,13 +29,18 @@ async def check_anchor(live: LiveTable, world: World, version: int, progress: Pr
     if not manifest.ours:
         raise CorruptObject(key, "it is another writer's, and no floor stands on such a state")
     files = size = 0
+    shown: list[StateFile] = []
     for info in manifest.manifests:
         progress(files, manifest.num_files, "files checked")
-        count, length = await _live(live, world, manifest, info)
-        files, size = files + count, size + length
+        some, length = await _live(live, world, manifest, info)
+        files, size = files + len(some), size + length
+        if manifest.few is not None:
+            shown += some
     if (files, size) != (manifest.num_files, manifest.total_bytes):
         detail = f"it announces {manifest.num_files} files of {manifest.total_bytes} bytes, but has {files} of {size}"
         raise CorruptObject(key, detail)
+    if manifest.few is not None and not same_files(manifest.few, shown):
+        raise CorruptObject(key, "the files that it tells are not those of its manifests")
     decode_ids(paths.state_ids(version), await store.get(paths.state_ids(version)))
     if sha256_hex(await store.get(paths.version(version))) != manifest.facts.version_sha256:
         raise CorruptObject(paths.version(version), "it is not the version file that the state of it was made from")
@@ -50,11 +57,14 @@ async def build_anchor(live: LiveTable, world: World, version: int, progress: Pr
     return await check_anchor(live, world, version, progress)
 
 
-async def _live(live: LiveTable, world: World, manifest: StateManifest, info: ManifestInfo) -> tuple[int, int]:
+async def _live(
+    live: LiveTable, world: World, manifest: StateManifest, info: ManifestInfo
+) -> tuple[list[StateFile], int]:
+    """The files that one manifest shows, and their bytes."""
     entries = await live.states.entries(manifest, info)
 
-    def count() -> tuple[int, int]:
-        shown = [file.add.size for file in live_files(manifest.tombstones, entries)]
-        return len(shown), sum(shown)
+    def shown() -> tuple[list[StateFile], int]:
+        found = list(live_files(manifest.tombstones, entries))
+        return found, sum(file.add.size for file in found)
 
-    return await world.run_blocking(count)
+    return await world.run_blocking(shown)

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import doc_mapping_registry
@@ -18,6 +20,7 @@ from tarnlog_server.codec.damage import check_sha256
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, Tombstone, encode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import encode_state_manifest_avro
 from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.codec.told_files import FEW
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core import state_files
 from tarnlog_server.core.compaction_plan import choose, spread_entries
@@ -118,6 +121,16 @@ class AvroStateWriter:
             ),
         )
         version = snapshot.version
+        few: Iterable[StateFile] | None = None
+        if snapshot.num_files <= FEW:
+            try:
+                few = await self._live.states.live(manifest)
+            except (CorruptObject, ObjectMissing):
+                if not plan.kept:
+                    raise
+                # What it would share is damaged or gone: stand on our own.
+                return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
+            manifest = msgspec.structs.replace(manifest, few=tuple(few))
         await self._for_other_readers(version, encode_state_manifest_avro(manifest))
         await self._put(self._paths.state_ids(version), ids)
         # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
@@ -138,7 +151,8 @@ class AvroStateWriter:
         if not await self._all_there(plan.kept, version):
             # A cleanup took the base, which was not the newest any more, and its manifests: stand on our own.
             return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
-        await self._read_back(infos, version)
+        if few is None:
+            await self._read_back(infos, version)
         return await self._live.states.manifest(version)
 
     async def _read_back(self, infos: list[ManifestInfo], version: int) -> None:

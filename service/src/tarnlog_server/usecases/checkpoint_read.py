@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tarnlog.protocol.actions import MetaData
 from tarnlog_server.codec.checkpoint_json_read import decode_checkpoint, decode_part
-from tarnlog_server.codec.checkpoint_parquet import decode_parquet_info, decode_parquet_part
+from tarnlog_server.codec.checkpoint_parquet import Told, decode_parquet_info, decode_parquet_part, told_part
 from tarnlog_server.codec.checkpoint_parts import CheckpointPart, PartsManifest, join_parts
 from tarnlog_server.codec.table_state import State
+from tarnlog_server.codec.told_files import same_files
+from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.table_settings import setting
 from tarnlog_server.ports.object_store import ObjectStore, StoreUnavailable
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.lanes import some_at_a_time
-from tarnlog_server.usecases.table_log import TableLog
+from tarnlog_server.usecases.table_log import DECODE_OFF_LOOP_ABOVE, TableLog
 
 TIMEOUT = "checkpoint.read.timeoutSeconds"
 AT_ONCE_BYTES = 16 * 1024
@@ -61,8 +63,11 @@ class CheckpointReader:
         parts = await self._parts(keys, lambda place, body: decode_part(keys[place], body))
         return await self._world.run_blocking(lambda: join_parts(key, version, found, parts))
 
-    async def parquet(self, version: int) -> State:
-        """A Parquet checkpoint. Raises CorruptObject, StoreError."""
+    async def parquet(self, version: int, *, thorough: bool = True) -> State:
+        """A Parquet checkpoint. Raises CorruptObject, StoreError.
+
+        A small one is told besides its columns: both are compared where the reader is thorough.
+        """
         key = self._paths.checkpoint_parquet_info(version)
         info = decode_parquet_info(key, version, await arrived(self._store, key, {}))
         numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
@@ -72,6 +77,8 @@ class CheckpointReader:
         def decode(place: int, body: bytes) -> CheckpointPart:
             return decode_parquet_part(keys[place], body, sha256=checksums[place])
 
+        if info.told is not None:
+            return await self._told(key, version, info.told, keys[0], info.checksums, thorough)
         if info.checksums and len(keys) == 1 and info.size <= AT_ONCE_ROWS:
             body = await arrived(self._store, keys[0], {})
             if len(body) <= AT_ONCE_PARQUET_BYTES:
@@ -79,6 +86,28 @@ class CheckpointReader:
             return await self._world.run_blocking(lambda: join_parts(key, version, None, [decode(0, body)]))
         parts = await self._parts(keys, decode)
         return await self._world.run_blocking(lambda: join_parts(key, version, None, parts))
+
+    async def _told(
+        self, key: str, version: int, told: Told, place: str, checksums: Sequence[str], thorough: bool
+    ) -> State:
+        if len(checksums) != 1:
+            raise CorruptObject(key, "it tells a checkpoint that is not in one file")
+        data = await arrived(self._store, place, {})
+
+        def quickly() -> State:
+            return join_parts(key, version, None, [told_part(place, version, told, data, checksums[0])])
+
+        def thoroughly() -> State:
+            part = decode_parquet_part(place, data, sha256=checksums[0])
+            state, other = join_parts(key, version, None, [part]), quickly()
+            if state.facts != other.facts or not same_files(state.files, other.files):
+                raise CorruptObject(key, f"what it tells is not what {place} holds")
+            return state
+
+        if thorough:
+            return await self._world.run_blocking(thoroughly)
+        # What is told is small, but removes may make the file large.
+        return quickly() if len(data) <= DECODE_OFF_LOOP_ABOVE else await self._world.run_blocking(quickly)
 
     async def _parts(self, keys: Sequence[str], decode: Decode) -> list[CheckpointPart]:
         """Every part, decoded as it arrives: the bytes of no more than are being read are in memory."""

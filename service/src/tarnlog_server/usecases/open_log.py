@@ -17,7 +17,7 @@ from tarnlog_server.core.replay import empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
-from tarnlog_server.usecases.meanwhile import meanwhile
+from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.state_read import Broken, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
 from tarnlog_server.usecases.table_log import LogMissing, Newer, TableLog
@@ -167,7 +167,8 @@ class LogOpener:
             return None
         started = self._world.monotonic()
         told: list[str] = []
-        async with meanwhile(self._states.believed(ref, lambda _, reason: told.append(reason), ours=True)) as reading:
+        believing = self._states.believed(ref, lambda _, reason: told.append(reason), ours=True)
+        async with Meanwhile(believing, near=self._log.near) as reading:
             newer, better = Newer([]), False
             if await self._log.exists(ref.version + 1):
                 newer, states = await asyncio.gather(self._log.newer_than(ref.version), self._states.newer(ref.version))

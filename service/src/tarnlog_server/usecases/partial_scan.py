@@ -29,7 +29,7 @@ from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.explained import explained_manifests
 from tarnlog_server.usecases.filters import Filter, understood
-from tarnlog_server.usecases.meanwhile import meanwhile
+from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.state_read import Kind, NotOurs, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
 from tarnlog_server.usecases.table_log import PARALLEL_READS, Newer, TableLog, in_order
@@ -103,7 +103,7 @@ class PartialScans:
         ref = await self._states.hinted()
         if ref is None or ref.kind is not Kind.AVRO:
             return None
-        async with meanwhile(self._states.own_manifest(ref.version)) as reading:
+        async with Meanwhile(self._states.own_manifest(ref.version)) as reading:
             newer = Newer([])
             if await self._log.exists(ref.version + 1):
                 newer, states = await asyncio.gather(self._log.newer_than(ref.version), self._states.newer(ref.version))

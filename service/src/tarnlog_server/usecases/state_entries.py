@@ -25,7 +25,7 @@ from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.checkpoint_read import arrived
 from tarnlog_server.usecases.lanes import some_at_a_time
-from tarnlog_server.usecases.table_log import TableLog
+from tarnlog_server.usecases.table_log import DECODE_OFF_LOOP_ABOVE, TableLog
 
 COLUMNS_FROM = 1000
 """Entries from which on columns are worth it: below, decoding one by one is as quick and the actions are small."""
@@ -53,6 +53,21 @@ class StateEntries:
     async def live(self, manifest: StateManifest) -> FileColumns | list[StateFile]:
         """The files that a state shows. Raises CorruptObject, StoreError."""
         return await self.live_of(manifest, manifest.manifests)
+
+    async def check(self, manifest: StateManifest) -> None:
+        """Whether the manifests of a state are there, and as they were written. Raises CorruptObject, StoreError.
+
+        Nothing is decoded: the state is not read from them, but the next one may be built on them.
+        """
+
+        async def check(info: ManifestInfo) -> None:
+            key, data = await self._get(manifest, info)
+            if len(data) <= DECODE_OFF_LOOP_ABOVE:
+                check_sha256(key, data, info.sha256)
+            else:
+                await self._world.run_blocking(lambda: check_sha256(key, data, info.sha256))
+
+        await self._each(manifest, manifest.manifests, check)
 
     async def live_of(
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], keep: Keep | None = None

@@ -12,18 +12,20 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tarnlog_server.codec.damage import sha256_hex
+from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, decode_last_checkpoint
 from tarnlog_server.codec.state_avro import written_here
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest, decode_state_manifest
 from tarnlog_server.codec.state_manifest_avro import decode_state_manifest_avro
 from tarnlog_server.codec.table_state import State, StateFile
+from tarnlog_server.codec.told_files import same_files
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.ports.object_store import ObjectInfo, ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.checkpoint_read import CheckpointReader
 from tarnlog_server.usecases.foreign_facts import ForeignFacts
-from tarnlog_server.usecases.meanwhile import meanwhile
+from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.state_entries import Keep, StateEntries
 from tarnlog_server.usecases.table_log import DECODE_OFF_LOOP_ABOVE, TableLog
 
@@ -117,7 +119,7 @@ class States:
     async def believed(self, ref: StateRef, broken: Broken, *, ours: bool = False) -> Loaded | None:
         """One state; None when it cannot be believed, which is reported, or is not of ours where that is wanted."""
         try:
-            loaded = await self.read(ref, ours=ours)
+            loaded = await self.read(ref, ours=ours, thorough=False)
             return loaded if loaded.state.ours or not ours else None
         except NotOurs:
             return None
@@ -127,18 +129,24 @@ class States:
             broken(ref, f"{error.key} is missing")
         return None
 
-    async def read(self, ref: StateRef, *, ours: bool = False) -> Loaded:
+    async def read(self, ref: StateRef, *, ours: bool = False, thorough: bool = True) -> Loaded:
         """One state, whole. Raises CorruptObject, ObjectMissing. Costs its objects, in two round trips.
+
+        A small state tells its files twice. Both ways are sealed: only a thorough reader decodes both and compares.
 
         What only a state of ours has is asked for before it is known whose this is; from others, nobody waits for it.
         With `ours`, raises NotOurs as soon as it shows that another writer made it.
         """
         ids_key = (self._paths.state_ids if ref.kind is Kind.AVRO else self._paths.checkpoint_ids)(ref.version)
-        async with meanwhile(self._ids(ids_key)) as ids, meanwhile(self._version_sha256(ref.version)) as found:
+        near = self._log.near
+        async with (
+            Meanwhile(self._ids(ids_key), near=near) as ids,
+            Meanwhile(self._version_sha256(ref.version), near=near) as found,
+        ):
             if ref.kind is Kind.AVRO:
-                loaded = await self._read_avro(ref, ours, ids)
+                loaded = await self._read_avro(ref, ours, ids, thorough)
             else:
-                loaded = await self._read_checkpoint(ref, ids)
+                loaded = await self._read_checkpoint(ref, ids, thorough)
             if loaded.state.ours:
                 _check_version_file(self._paths.version(ref.version), loaded.state, await found)
                 return loaded
@@ -246,7 +254,7 @@ class States:
 
         Raises NotOurs, CorruptObject, ObjectMissing.
         """
-        async with meanwhile(self._version_sha256(version)) as found:
+        async with Meanwhile(self._version_sha256(version), near=self._log.near) as found:
             manifest = await self.manifest(version)
             if not manifest.ours:
                 raise NotOurs
@@ -257,11 +265,23 @@ class States:
         """The entries of one manifest of a state, tombstoned ones included."""
         return await self._entries.entries(manifest, info)
 
-    async def _read_avro(self, ref: StateRef, ours: bool, ids: Ids) -> Loaded:
+    async def live(self, manifest: StateManifest) -> Iterable[StateFile]:
+        """The files that a state shows, from its manifests. Raises CorruptObject, StoreError."""
+        return await self._entries.live(manifest)
+
+    async def _read_avro(self, ref: StateRef, ours: bool, ids: Ids, thorough: bool) -> Loaded:
         manifest = await self.manifest(ref.version)
         if ours and not manifest.ours:
             raise NotOurs
-        files = await self._entries.live(manifest)
+        files: FileColumns | Sequence[StateFile]
+        if manifest.few is not None and not thorough:
+            files = manifest.few
+            await self._entries.check(manifest)
+        else:
+            files = await self._entries.live(manifest)
+            if manifest.few is not None and not same_files(manifest.few, files):
+                detail = "the files that it tells are not those of its manifests"
+                raise CorruptObject(self._paths.state_manifest(ref.version), detail)
         if manifest.ours and len(files) != manifest.num_files:
             detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
@@ -274,9 +294,11 @@ class States:
         """
         return await self._entries.live_of(manifest, infos, keep)
 
-    async def _read_checkpoint(self, ref: StateRef, ids: Ids) -> Loaded:
-        read = self._checkpoints.json if ref.kind is Kind.JSON else self._checkpoints.parquet
-        state = await read(ref.version)
+    async def _read_checkpoint(self, ref: StateRef, ids: Ids, thorough: bool) -> Loaded:
+        if ref.kind is Kind.JSON:
+            state = await self._checkpoints.json(ref.version)
+        else:
+            state = await self._checkpoints.parquet(ref.version, thorough=thorough)
         return Loaded(ref, state, await ids if state.ours else None)
 
     async def _ids(self, key: str) -> CommitIdRun:

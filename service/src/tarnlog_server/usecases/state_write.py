@@ -15,14 +15,15 @@ import msgspec
 
 from tarnlog_server.codec.checkpoint_json import encode_checkpoint, encode_checkpoint_parts, encode_parts_manifest
 from tarnlog_server.codec.checkpoint_order import count_actions
-from tarnlog_server.codec.checkpoint_parquet import encode_parquet, encode_parquet_checksums
+from tarnlog_server.codec.checkpoint_parquet import encode_parquet, encode_parquet_checksums, tell_parquet
 from tarnlog_server.codec.checkpoint_parts import EncodedCheckpoint
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.ids_file import encode_ids, make_run
 from tarnlog_server.codec.last_checkpoint import LastCheckpoint, encode_last_checkpoint
 from tarnlog_server.codec.paths import state_dir
 from tarnlog_server.codec.state_manifest import StateManifest
-from tarnlog_server.codec.table_state import StateFacts, StateFile
+from tarnlog_server.codec.table_state import StateFacts
+from tarnlog_server.codec.told_files import FEW
 from tarnlog_server.codec.uncompressed import uncompressed_size
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.replay import Snapshot
@@ -170,7 +171,7 @@ class StateWriter:
         await self._put(self._paths.checkpoint_json(version), manifest)
         return len(names)
 
-    async def _parquet(self, version: int, facts: StateFacts, files: Iterable[StateFile], pace: Pace) -> int:
+    async def _parquet(self, version: int, facts: StateFacts, files: RenamedFiles, pace: Pace) -> int:
         checksums = []
         size = 0
         encoded = encode_parquet(
@@ -187,7 +188,8 @@ class StateWriter:
                 checksums.append(sha256_hex(part.data))
                 size += part.actions
                 self._progress(size, None, "actions")
-        info = encode_parquet_checksums(version, size, checksums, self._world.now_ms())
+        told = tell_parquet(facts, files) if len(files) <= FEW else None
+        info = encode_parquet_checksums(version, size, checksums, self._world.now_ms(), told)
         await self._put(self._paths.checkpoint_parquet_info(version), info)
         return len(checksums)
 

@@ -53,6 +53,8 @@ class TableLog:
         self.paths = paths
         self.columns = columns
         """Decodes the manifests of large states, where there is such a reader."""
+        self.near = store.uri.startswith("file:")
+        """Whether an answer of the store takes no longer than a task that waits for it."""
         self.segments = segments
         """Has them decoded, where there is an index."""
         self._world = world
