@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import msgspec
 import pytest
@@ -35,7 +36,7 @@ ID = "0123456789ab"
 STATE = State(unchanged(FACTS), unchanged_files(FILES), ours=True)
 
 # Fixed bytes. Checkpoints written like this exist: add new ones beside them, never edit.
-GOLDEN = (
+GOLDEN_MIXED = (
     b'{"commitInfo":{"crc32":"cfca6df9","timestamp":1704067200456,"checkpoint":{"version":42,"last":true,"fact'
     b's":{"timestamp":1704067200456,"putId":"018cc251f4007000800000000000abcd","versionSha256":"5e5e5e5e5e5e5e'
     b'5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e","truncationLength":32,"txnVersions":[41,2],"skips":['
@@ -67,6 +68,17 @@ GOLDEN = (
     b'{"remove":{"version":5,"path":"z.parquet","dataChange":false,"deletionTimestamp":77,"extendedFileMetadat'
     b'a":true,"partitionValues":{"day":null,"n":"1"},"size":4,"tags":{"t":"u"}}}\n'
 )
+_MIXED = GOLDEN_MIXED.splitlines(keepends=True)
+GOLDEN = (
+    b'{"commitInfo":{"crc32":"5a628ceb","timestamp":1704067200456,"checkpoint":{"version":42,"last":true,"fact'
+    b's":{"timestamp":1704067200456,"putId":"018cc251f4007000800000000000abcd","versionSha256":"5e5e5e5e5e5e5e'
+    b'5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e","truncationLength":32,"txnVersions":[41,2],"skips":['
+    b'{"path":"p.parquet","skipTimestamp":1,"reason":"broken","operation":"merge","retryAfter":99,"skipCount":'
+    b'3},{"why":"not","path":"q.parquet","skipTimestamp":1,"reason":"r","operation":"o"}],"dropped":true,"adop'
+    b'tedFrom":12,"versionTimestamps":[[13,1704067100000],[14,1704067100001]]},"versions":[3,42,7,41,40],"time'
+    b's":[1704067200123,1704067209999,8,99,77]}}}\n'
+) + b"".join(_MIXED[at] for at in (1, 2, 3, 4, 5, 6, 8, 7, 9))
+"""The same, written since: removes come after all files."""
 GOLDEN_MANIFEST = (
     b'{"version":42,"checkpointId":"0123456789ab","parts":["00000000000000000042.checkpoint.0123456789ab.00001.json",'
     b'"00000000000000000042.checkpoint.0123456789ab.00002.json"],"createdTime":1704067200000,"format":"json"}'
@@ -115,17 +127,18 @@ def test_the_golden_checkpoint() -> None:
     encoded = encode_checkpoint(FACTS, FILES, compress=True)
     assert encoded.data == GOLDEN
     assert (encoded.number, encoded.last, encoded.actions) == (1, True, count_actions(FACTS, len(FILES)))
-    assert state_of(GOLDEN) == STATE
+    assert state_of(GOLDEN) == state_of(GOLDEN_MIXED) == STATE
 
 
 def test_the_order_of_a_checkpoint() -> None:
     actions = [action for action in decode_lines(GOLDEN) if isinstance(action, Action)]
     assert [type(action).__name__.removesuffix("WithUnknown") for action in actions] == [
         *("Protocol", "MetaData", "Txn", "Txn"),
-        *("Add", "Add", "Remove", "Add", "Remove"),
+        *("Add", "Add", "Add", "Remove", "Remove"),
     ]
-    paths = [action.path for action in actions if isinstance(action, Add | Remove)]
-    assert paths == sorted(paths)
+    for kind in (Add, Remove):
+        paths = [action.path for action in actions if isinstance(action, kind)]
+        assert paths == sorted(paths)
     assert not any(action.data_change for action in actions if isinstance(action, Add | Remove))
 
 
@@ -292,12 +305,14 @@ def test_removes_wait_in_a_small_checkpoint_and_tell_the_same_in_a_large_one(mon
     assert join_parts(KEY, VERSION, None, [small]).facts == join_parts(KEY, VERSION, None, [large]).facts
 
 
-@pytest.mark.parametrize("versions", [b"[3,42,41,7]", b"[3,42,41,7,40,1]", b"[]"])
-def test_a_sealed_text_tells_as_many_versions_as_files_and_removes(versions: bytes) -> None:
-    text = GOLDEN.replace(b'"crc32":"cfca6df9"', b'"crc32":"00000000"')
-    assert seal(text, compress=False) == GOLDEN
-    times = b"[" + b",".join(b"1" for _ in versions.strip(b"[]").split(b",") if _) + b"]"
-    text = text.replace(b"[3,42,41,7,40]", versions).replace(b"[1704067200123,1704067209999,99,8,77]", times)
+@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_MIXED])
+@pytest.mark.parametrize("count", [0, 1, 4, 6])
+def test_a_sealed_text_tells_as_many_versions_as_files_and_removes(golden: bytes, count: int) -> None:
+    text = re.sub(rb'"crc32":"[0-9a-f]{8}"', b'"crc32":"00000000"', golden)
+    assert seal(text, compress=False) == golden
+    numbers = b":[" + b",".join([b"1"] * count) + b"]"
+    text, found = re.subn(rb'("versions"|"times"):\[[0-9,]+\]', rb"\1" + numbers, text)
+    assert found == 2
     with pytest.raises(CorruptObject) as caught:
         decode_checkpoint(KEY, VERSION, seal(text, compress=False))
     assert caught.value.key == KEY

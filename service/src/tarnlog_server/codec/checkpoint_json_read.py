@@ -63,8 +63,11 @@ def decode_part(key: str, data: bytes) -> CheckpointPart:
 
 def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
     """A part whose removes are left for later. It is taken line by line, which a large one is not worth."""
-    if _REMOVE not in text:
+    at = 0 if text.startswith(_REMOVE) else text.find(b"\n" + _REMOVE) + 1
+    if at == 0 and not text.startswith(_REMOVE):
         return CheckpointPart(key, info, _actions(text))
+    if text.find(b"\n" + _ADD, at) < 0:
+        return _removes_last(key, info, text[:at], text[at:])
     told = zip(info.versions, info.times, strict=True)
     removed: list[tuple[bytes, tuple[int, int]]] = []
     others: list[bytes] = []
@@ -80,6 +83,20 @@ def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
         raise ValueError("it tells more versions than it has lines about files")
     own = msgspec.structs.replace(info, versions=[one[0] for one in files], times=[one[1] for one in files])
     return CheckpointPart(key, own, _actions(b"\n".join(others)), removes=LaterRemoves(lambda: _removes(key, removed)))
+
+
+def _removes_last(key: str, info: CheckpointInfo, text: bytes, removed: bytes) -> CheckpointPart:
+    """As checkpoints are written: no line is looked at but those of the files."""
+    files = len(info.versions) - removed.count(b"\n")
+    if files < 0:
+        raise ValueError("it does not tell of each remove when it was written")
+    own = msgspec.structs.replace(info, versions=info.versions[:files], times=info.times[:files])
+
+    def removes() -> list[StateRemove]:
+        told = zip(info.versions[files:], info.times[files:], strict=True)
+        return _removes(key, list(zip(removed.split(b"\n")[:-1], told, strict=True)))
+
+    return CheckpointPart(key, own, _actions(text), removes=LaterRemoves(removes))
 
 
 def _removes(key: str, removed: list[tuple[bytes, tuple[int, int]]]) -> list[StateRemove]:
