@@ -34,14 +34,13 @@ class Attempts:
         self._jvm = cast(Any, spark)._jvm
         context = cast(Any, spark.sparkContext)
         hadoop = self._jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
-        # As Spark's Parquet writer does before it starts the job.
-        for key, value in {**_staging._OPTIONS, **_staging._WITHOUT_CHECKSUMS}.items():
+        # As Spark does before it starts the job: confs of the session, then the writer's options.
+        for key, value in {**_staging._CONFS, **_staging._WITHOUT_CHECKSUMS}.items():
             hadoop.set(key, value)
         hadoop.set("mapreduce.job.outputformat.class", "org.apache.parquet.hadoop.ParquetOutputFormat")
         hadoop.set("mapreduce.output.fileoutputformat.outputdir", folder.as_uri())
-        hadoop.set(
-            "spark.sql.sources.outputCommitterClass", _staging._OPTIONS["spark.sql.parquet.output.committer.class"]
-        )
+        committer = _staging._CONFS["spark.sql.parquet.output.committer.class"]
+        hadoop.set("spark.sql.sources.outputCommitterClass", committer)
         self._hadoop = hadoop
         self._job = self._jvm.org.apache.hadoop.mapreduce.JobID("20240101", 0)
         protocol = getattr(self._jvm, _staging._CONFS["spark.sql.sources.commitProtocolClass"])

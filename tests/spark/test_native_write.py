@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,13 +173,22 @@ def test_a_task_that_fails_after_whole_files_leaves_none(
     assert on_disk(client, made) == {add.path for add in client.files(name)}
 
 
+@pytest.mark.parametrize("columns", [(), ("p",)])
+@pytest.mark.parametrize("shuffled", [False, True])
 def test_rows_that_are_missing_on_disk_are_noticed(
-    spark: SparkSession, tarnlog_service: ServiceProcess, name: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tarnlog_service: ServiceProcess,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    shuffled: bool,
+    columns: tuple[str, ...],
 ) -> None:
-    made = Table.create(spark, name, "id long", url=tarnlog_service.url)
+    """A shuffle makes the query adaptive, and its plan another one: the count must be found there too."""
+    made = Table.create(spark, name, "id long, p long", partition_by=columns, url=tarnlog_service.url)
     monkeypatch.setattr(_staging, "staged_files", lambda task, folder: staged_files(task, folder)[1:])
+    rows = spark.range(0, 10, 1, 2).selectExpr("id", "id % 3 AS p")
     with pytest.raises(Corrupt, match="10 rows"):
-        made.write(spark.range(0, 10, 1, 2), writer="native")
+        made.write(rows.repartition(2) if shuffled else rows, writer="native")
     assert made.version == 0
 
 
@@ -194,9 +203,11 @@ def test_many_footers_are_read_by_a_job(
 
 def test_the_copy_of_a_session_serves_until_its_confs_change(spark: SparkSession) -> None:
     own_session, zone = _staging._own_session, "spark.sql.session.timeZone"
-    before = {key: spark.conf.get(key) for key in (zone, *_staging._CONFS)}
+    before = {key: spark.conf.get(key, None) for key in (zone, *_staging._CONFS)}
     first = own_session(spark)
     assert own_session(spark) is first
+    job = cast(Any, first)._jsparkSession.sessionState().newHadoopConf()  # what tasks and committers are set up with
+    assert {key: job.get(key) for key in _staging._CONFS} == _staging._CONFS
     spark.conf.set(zone, "Asia/Tokyo")
     try:
         second = own_session(spark)
@@ -205,7 +216,7 @@ def test_the_copy_of_a_session_serves_until_its_confs_change(spark: SparkSession
     finally:
         spark.conf.set(zone, str(before[zone]))
     assert own_session(spark).conf.get(zone) == before[zone]
-    assert {key: spark.conf.get(key) for key in before} == before
+    assert {key: spark.conf.get(key, None) for key in before} == before
 
 
 def test_no_rows_leave_no_file(spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str) -> None:

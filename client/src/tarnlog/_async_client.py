@@ -73,7 +73,11 @@ class AsyncClient:
         where = endpoint(url, api_key)
         self.url = str(where.url)
         self._http = httpx.AsyncClient(
-            base_url=where.url, headers=where.headers, trust_env=where.trust_env, transport=transport
+            base_url=where.url,
+            headers=where.headers,
+            verify=where.tls,
+            trust_env=where.trust_env,
+            transport=transport,
         )
         self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG)
         self._sleep = sleep

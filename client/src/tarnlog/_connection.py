@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 import time
+from functools import lru_cache
 
 import httpx
 from msgspec import Struct
@@ -33,6 +35,7 @@ class Endpoint(Struct, frozen=True):
     url: httpx.URL
     headers: dict[str, str]
     trust_env: bool
+    tls: ssl.SSLContext
 
 
 def endpoint(url: str | None, api_key: str | None) -> Endpoint:
@@ -49,7 +52,18 @@ def endpoint(url: str | None, api_key: str | None) -> Endpoint:
     if key:
         headers["authorization"] = f"Bearer {key}"
     # A proxy that the environment names cannot see this machine's own loopback.
-    return Endpoint(parsed, headers, trust_env=parsed.host not in ("127.0.0.1", "localhost", "::1"))
+    trust_env = parsed.host not in ("127.0.0.1", "localhost", "::1")
+    certificates = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
+    return Endpoint(parsed, headers, trust_env=trust_env, tls=_tls(trust_env, *certificates))
+
+
+@lru_cache(maxsize=8)
+def _tls(trust_env: bool, *_certificates: str | None) -> ssl.SSLContext:
+    """What httpx would make for each client anew: reading all known authorities takes tens of milliseconds.
+
+    The variables that httpx looks at are arguments, so that a change of them is heard.
+    """
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 def timeouts(seconds: float, *, silence: float | None = None) -> httpx.Timeout:

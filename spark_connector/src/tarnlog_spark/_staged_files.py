@@ -70,9 +70,16 @@ def is_part(path: str) -> bool:
 
 
 def adds_of(task: WriteTask, files: Iterable[StagedFile]) -> list[Add]:
-    """The `add` of each file, in order; the footers are read by a few threads. A file without rows has one too."""
+    """The `add` of each file, in order. A file without rows has one too.
+
+    Footers of an object store are read by a few threads; on a disk, whose footers were just written, they would only
+    get into each other's way.
+    """
+    schema = task.schema()
+    if isinstance(task.storage.filesystem, pafs.LocalFileSystem):
+        return [_add(task, schema, file) for file in files]
     with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(lambda file: _add(task, task.schema(), file), files))
+        return list(threads.map(lambda file: _add(task, schema, file), files))
 
 
 def _add(task: WriteTask, schema: pa.Schema, file: StagedFile) -> Add:

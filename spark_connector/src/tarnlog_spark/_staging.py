@@ -5,8 +5,8 @@ committer is the one whose tasks put their files in place only when they won, an
 attempts that lost stay below `_temporary` and go with it); the list is taken after the job's mark; and the rows in the
 files are as many as Spark counted in the tasks that won.
 
-Confs that decide what is in the files are set in a copy of the session, so that the caller's own is not touched. The
-copy serves until the caller's confs change: small appends feel what a new one costs.
+Confs that decide what is in the files, and how they are committed, are set in a copy of the session, so that the
+caller's own is not touched. The copy serves until the caller's confs change: small appends feel what a new one costs.
 `spark.tarnlog.write` chooses the way for what has no option of its own (auto, native, arrow).
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 import uuid
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -40,7 +39,6 @@ WRITE_CONF = "spark.tarnlog.write"
 MANY_FILES = 500
 """Above so many files their footers are read by a Spark job, not by the driver alone."""
 
-_HEARING_SECONDS = 20.0
 _LONGEST_VALUE = 60
 _PLAIN_NAME = re.compile(r"[a-z0-9_]{1,40}", re.ASCII)
 
@@ -52,9 +50,6 @@ _CONFS = {
     "spark.sql.sources.commitProtocolClass": (
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
-}
-
-_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
@@ -62,6 +57,9 @@ _OPTIONS = {
     "parquet.summary.metadata.level": "NONE",
     "parquet.statistics.truncate.length": "2147483647",  # a cut value would be no partition's
 }
+
+_WRAPPERS = {"AdaptiveSparkPlan": "executedPlan", "ResultQueryStage": "plan"}
+"""What an adaptive query puts around the command, from the outside in, and where the inside is."""
 
 _WITHOUT_CHECKSUMS = {
     # Else each file has a hidden one beside it, which vacuum would never remove.
@@ -105,25 +103,37 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
 
 
 def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
-    """The job; how many rows its winning tasks wrote, or None where Spark's listeners were too busy to tell."""
-    from pyspark.sql import DataFrame, Observation
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    """The job; how many rows its winning tasks wrote, as Spark's own write counts them, or None if it does not tell."""
+    from pyspark.sql import DataFrame
 
     spark = cast(Any, rows.sparkSession)
-    own = _own_session(spark)
+    own = cast(Any, _own_session(spark))
     plan = cast(Any, rows)._jdf.logicalPlan()
-    here = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(cast(Any, own)._jsparkSession, plan), own)
-    count = Observation()
-    here = here.observe(count, F.count(F.lit(1)).alias("rows"))
+    here = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, plan), own)
     copies = _copies(here, task.partition_columns)
-    scheme = spark_scheme(task.storage)
-    options = {**_OPTIONS, "compression": task.compression, **(_WITHOUT_CHECKSUMS if scheme == "file://" else {})}
     if copies:
         here = here.select("*", *(column.alias(name) for name, column in copies.items()))
-    writer = here.write.options(**options)
+    scheme = spark_scheme(task.storage)
+    options = {"compression": task.compression, **(_WITHOUT_CHECKSUMS if scheme == "file://" else {})}
     # A folder that exists is not ours: Spark refuses it.
-    writer.mode("error").partitionBy(*copies).parquet(scheme + task.storage.path(folder))
-    return _heard(count)
+    writer = here.write.options(**options).mode("error").format("parquet")
+    if copies:
+        writer = writer.partitionBy(*copies)
+    place = spark._jvm.scala.Option.apply(scheme + task.storage.path(folder))
+    # As `save` does it, but the plan of the command stays in hand, and with it what the command counted: an observed
+    # count would keep Spark from compiling the job as a whole, and come late, by its listeners.
+    command = cast(Any, writer)._jwrite.saveCommand(place)
+    eager = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.ALL()
+    return _counted(own._jsparkSession.sessionState().executePlan(command, eager).commandExecuted())
+
+
+def _counted(result: Any) -> int | None:
+    """What the driver added up of the tasks that won, from the metrics of the command that ran."""
+    plan = result.commandPhysicalPlan()
+    for wrapper, inside in _WRAPPERS.items():
+        plan = getattr(plan, inside)() if plan.nodeName() == wrapper else plan
+    metric = plan.metrics().get("numOutputRows")
+    return int(metric.get().value()) if metric.isDefined() else None
 
 
 def _own_session(spark: Any) -> SparkSession:
@@ -142,16 +152,6 @@ def _own_session(spark: Any) -> SparkSession:
 
 
 _sessions: weakref.WeakKeyDictionary[Any, tuple[Any, SparkSession]] = weakref.WeakKeyDictionary()
-
-
-def _heard(count: Any) -> int | None:
-    """The observed count: it comes by Spark's listeners, which may be late, and under great load are skipped."""
-    give_up = time.monotonic() + _HEARING_SECONDS
-    while not count._jo.future().isCompleted():
-        if time.monotonic() > give_up:
-            return None
-        time.sleep(0.002)
-    return cast("int | None", count.get.get("rows"))
 
 
 def _copies(rows: DataFrame, columns: tuple[str, ...]) -> dict[str, Column]:

@@ -208,7 +208,7 @@ class Table:
         except NotFound as error:
             if error.slug != "table-not-found":
                 raise
-            known = self._create(nullable(rows.schema), partition_by or ())
+            known = self._target.info = self._create(nullable(rows.schema), partition_by or ())
         if partition_by is not None and tuple(partition_by) != known.partition_columns:
             raise InvalidRequest(
                 f"{self.name} is partitioned by {list(known.partition_columns)}, which never changes: leave "
