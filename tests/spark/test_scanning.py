@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ import pytest
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark import _manifests
-from tarnlog_spark._manifests import manifest_line, write_manifest
-from tarnlog_spark._scan_lists import list_of_adds
+from tarnlog_spark._manifests import manifest, write_manifest
+from tarnlog_spark._options import Splits
+from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_rows
 from tarnlog_spark._storage import Storage, storage_at
 
@@ -60,10 +62,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "a table ü%20"
 
 
+def listed(folder: Path, *files: tuple[str, int, int]) -> str:
+    """A manifest below the folder."""
+    columns = [[file[place] for file in files] for place in range(3)]
+    kinds = (pa.string(), pa.int64(), pa.int64())
+    arrays = (pa.chunked_array([values], kind) for values, kind in zip(columns, kinds, strict=True))
+    return write_manifest(manifest(*arrays), parent=str(folder))
+
+
 def test_the_form_of_a_manifest(tmp_path: Path) -> None:
     """Golden: what Spark's own file sink writes, but for the values."""
-    lines = [manifest_line("file:///a%20b/%C3%BC%25.parquet", 7, 5), manifest_line("s3a://b/x%20y", 1, 0)]
-    folder = write_manifest(lines, parent=str(tmp_path))
+    folder = listed(tmp_path, ("file:///a%20b/%C3%BC%25.parquet", 7, 5), ("s3a://b/x%20y", 1, 0))
     rest = '"isDir":false,"modificationTime":%d,"blockReplication":1,"blockSize":134217728,"action":"add"}'
     assert (Path(folder) / "_spark_metadata" / "0").read_text().split("\n") == [
         "v1",
@@ -85,7 +94,7 @@ def test_spark_still_writes_that_form(spark: SparkSession, tmp_path: Path) -> No
     )
     query.awaitTermination(60)
     first, *entries = (out / "_spark_metadata" / "0").read_text().split("\n")
-    ours = write_manifest([manifest_line("file:///x", 1, 0)], parent=str(tmp_path))
+    ours = listed(tmp_path, ("file:///x", 1, 0))
     expected = json.loads((Path(ours) / "_spark_metadata" / "0").read_text().split("\n")[1])
     assert first == "v1"
     assert entries
@@ -167,6 +176,27 @@ def test_partition_columns_that_files_lack_come_from_the_log(
     assert sorted((row.id, row.p) for row in rows) == [(1, 1), (2, 2)]
 
 
+def test_shares_name_each_file_once_with_all_partition_values() -> None:
+    """As a task sees them: a plan leaves out a partition value that is null."""
+    pairs: list[list[tuple[str, str | None]]] = [[("p", "1"), ("q", "ü")], [("p", "2")], [], [("q", None)]] * 25
+    columns: dict[str, Any] = {
+        "path": pa.array([f"f{number}" for number in range(100)]),
+        "size": pa.array([number * 10**7 for number in range(100)], pa.int64()),
+        "modificationTime": pa.array([0] * 100, pa.int64()),
+        "partitionValues": pa.array(pairs, pa.map_(pa.string(), pa.string())),
+    }
+    named = pa.table(columns).replace_schema_metadata({"partitionColumns": '["p", "q"]'})
+    plan = pa.concat_tables([named.slice(0, 30), named.slice(30)])
+    shares = pickle.loads(pickle.dumps(list_of_plan(plan).shares(Splits(max_bytes=10**9))))
+    found = [file for number in range(len(shares)) for file in shares.of(number)]
+    assert len(shares) > 10
+    absent: dict[str, str | None] = {"p": None, "q": None}
+    assert dict(found) == {f"f{number}": absent | dict(pairs[number]) for number in range(100)}
+    assert len(found) == 100
+    loads = [sum(int(path[1:]) for path, _ in shares.of(number)) for number in range(len(shares))]
+    assert max(loads) - min(loads) < 100
+
+
 def test_an_unknown_way_is_refused(spark: SparkSession, storage: Storage) -> None:
     spark.conf.set(SCAN_CONF, "fast")
     try:
@@ -183,6 +213,6 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     stale.mkdir()
     young.mkdir()
     os.utime(stale, (0, 0))
-    write_manifest([], parent=str(tmp_path))
+    listed(tmp_path)
     assert not stale.exists()
     assert young.exists()

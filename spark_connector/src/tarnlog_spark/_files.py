@@ -52,29 +52,31 @@ def removed(file: Remove, *, version: int, timestamp: int) -> DataFile:
 
 
 def shared_out(files: Iterable[DataFile], splits: Splits) -> list[tuple[DataFile, ...]]:
-    """The files in groups of about equal size, the largest first. Costs n log n.
+    """The files in groups of about equal size, the largest first. Costs n log n."""
+    wanted = sorted(files, key=lambda file: (-file.size, file.path))
+    groups = dealt([file.size for file in wanted], splits)
+    return [tuple(wanted[place] for place in group) for group in groups]
+
+
+def dealt(sizes: Sequence[int], splits: Splits) -> list[list[int]]:
+    """Files by their places in a list of sizes, the largest first, each to the group that has least so far.
 
     As many groups as cores for little data, then one for each `max_bytes`.
     """
-    wanted = sorted(files, key=lambda file: (-file.size, file.path))
-    if not wanted:
+    if not sizes:
         return []
-    total = sum(_cost(file) for file in wanted)
+    total = sum(sizes) + len(sizes) * OPEN_COST
     cores = splits.parallelism or os.cpu_count() or 1
-    count = min(len(wanted), max(math.ceil(total / splits.max_bytes), min(cores, math.ceil(total / OPEN_COST))))
-    groups: list[list[DataFile]] = [[] for _ in range(count)]
+    count = min(len(sizes), max(math.ceil(total / splits.max_bytes), min(cores, math.ceil(total / OPEN_COST))))
+    groups: list[list[int]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]
-    for file in wanted:
+    for place, size in enumerate(sizes):
         load, index = loads[0]
-        groups[index].append(file)
-        heapq.heapreplace(loads, (load + _cost(file), index))
-    return [tuple(group) for group in groups]
+        groups[index].append(place)
+        heapq.heapreplace(loads, (load + size + OPEN_COST, index))
+    return groups
 
 
 def total_size(files: Sequence[DataFile]) -> int:
     """The bytes of the files."""
     return sum(file.size for file in files)
-
-
-def _cost(file: DataFile) -> int:
-    return file.size + OPEN_COST

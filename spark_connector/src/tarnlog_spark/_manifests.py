@@ -17,8 +17,10 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 PREFIX = "tarnlog-scans-"
 STALE_SECONDS = 7 * 24 * 3600
@@ -28,20 +30,28 @@ _lock = threading.Lock()
 _folders: dict[str, Path] = {}
 
 
-def write_manifest(lines: Iterable[str], *, parent: str | None = None) -> str:
-    """Write the list; returns the folder to hand to `spark.read.parquet`. Costs a small file and a line for each."""
+def write_manifest(text: bytes, *, parent: str | None = None) -> str:
+    """Write the list; returns the folder to hand to `spark.read.parquet`. Costs a small file."""
     folder = _folder(parent) / uuid.uuid4().hex
     (folder / "_spark_metadata").mkdir(parents=True)
-    (folder / "_spark_metadata" / "0").write_text("\n".join(["v1", *lines]), encoding="utf-8")
+    (folder / "_spark_metadata" / "0").write_bytes(text)
     return str(folder)
 
 
-def manifest_line(uri: str, size: int, modified: int) -> str:
-    """The line of a file. The URI is percent-encoded, so that nothing in it needs an escape; Spark splits by size."""
-    return (
-        f'{{"path":"{uri}","size":{size},"isDir":false,"modificationTime":{modified},"blockReplication":1,'
-        f'"blockSize":{_BLOCK},"action":"add"}}'
+def manifest(uris: pa.ChunkedArray, sizes: pa.ChunkedArray, modified: pa.ChunkedArray) -> bytes:
+    """The list's text, a line for each file. URIs are percent-encoded, so that nothing in them needs an escape; Spark
+    splits files by their size."""
+    parts = (
+        '{"path":"',
+        uris,
+        '","size":',
+        sizes.cast(pa.string()),
+        ',"isDir":false,"modificationTime":',
+        modified.cast(pa.string()),
+        f',"blockReplication":1,"blockSize":{_BLOCK},"action":"add"}}',
     )
+    lines = pc.binary_join_element_wise(*parts, "")
+    return "\n".join(["v1", *lines.to_pylist()]).encode()
 
 
 def _folder(parent: str | None) -> Path:

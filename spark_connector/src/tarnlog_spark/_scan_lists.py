@@ -1,8 +1,12 @@
-"""The files of one scan as columns: what a manifest or a task needs of them, and no more."""
+"""The files of one scan as columns: what a manifest or a task needs of them, and no more.
+
+A hundred thousand files stay columns from the service's answer into the tasks: as objects they would take longer to
+make and to send than the plan took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,51 +15,76 @@ from msgspec import Struct
 
 from tarnlog.arrow_files import partition_columns
 from tarnlog.protocol.actions import Add
-from tarnlog_spark._files import DataFile
+from tarnlog_spark._files import dealt
+from tarnlog_spark._options import Splits
 from tarnlog_spark._writing import STORED
 
 _TAG, _VALUE = next(iter(STORED.items()))
+_COLUMNS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("partitionValues", pa.map_(pa.string(), pa.string())),
+    ]
+)
 
 
 class ScanList(Struct, frozen=True):
     """Paths as the log writes them, sizes, times; `stored` says that every file holds its partition columns."""
 
-    paths: list[str]
-    sizes: list[int]
-    modified: list[int]
+    files: pa.Table
     stored: bool
-    partition_values: Callable[[], list[dict[str, str | None]]]
+    partition_columns: tuple[str, ...] = ()
 
-    def data_files(self) -> Iterator[DataFile]:
-        """The files as tasks of the connector take them."""
-        for path, size, values in zip(self.paths, self.sizes, self.partition_values(), strict=True):
-            yield DataFile(path=path, size=size, partition_values=values)
+    def shares(self, splits: Splits) -> Shares:
+        """The files in groups of about equal size, as tasks of the connector take them. Costs n log n."""
+        largest = [("size", "descending"), ("path", "ascending")]
+        files = self.files.select(["path", "size", "partitionValues"]).sort_by(largest)
+        groups = dealt(files.column("size").to_pylist(), splits)
+        ends, taken = [0], []
+        for group in groups:
+            taken += group
+            ends.append(len(taken))
+        dealt_out = files.select(["path", "partitionValues"]).take(pa.array(taken, pa.int64()))
+        return Shares(dealt_out.combine_chunks(), ends, self.partition_columns)
+
+
+class Shares(Struct, frozen=True):
+    """Files by task. Picklable, and quickly: every task gets the whole."""
+
+    files: pa.Table
+    ends: list[int]
+    partition_columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def of(self, number: int) -> Iterator[tuple[str, dict[str, str | None]]]:
+        """The files of a task: path and partition values."""
+        absent: dict[str, str | None] = dict.fromkeys(self.partition_columns)
+        mine = self.files.slice(self.ends[number], self.ends[number + 1] - self.ends[number])
+        for path, pairs in zip(*(column.to_pylist() for column in mine.columns), strict=True):
+            yield path, absent | dict(pairs or ())
 
 
 def list_of_adds(files: Sequence[Add]) -> ScanList:
     """Files that are known as actions."""
-    return ScanList(
-        paths=[file.path for file in files],
-        sizes=[file.size for file in files],
-        modified=[file.modification_time for file in files],
-        stored=all((file.tags or {}).get(_TAG) == _VALUE for file in files),
-        partition_values=lambda: [file.partition_values for file in files],
-    )
+    columns = [
+        [file.path for file in files],
+        [file.size for file in files],
+        [file.modification_time for file in files],
+        [list(file.partition_values.items()) for file in files],
+    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _COLUMNS, strict=True)]
+    stored = all((file.tags or {}).get(_TAG) == _VALUE for file in files)
+    return ScanList(pa.Table.from_arrays(arrays, schema=_COLUMNS), stored)
 
 
 def list_of_plan(listing: pa.Table) -> ScanList:
-    """Files that came as a plan; costs three columns."""
-
-    def values() -> list[dict[str, str | None]]:
-        absent = dict.fromkeys(partition_columns(listing.schema))
-        return [absent | dict(pairs or ()) for pairs in listing.column("partitionValues").to_pylist()]
-
+    """Files that came as a plan; costs nothing for each of them."""
     return ScanList(
-        paths=listing.column("path").to_pylist(),
-        sizes=listing.column("size").to_pylist(),
-        modified=listing.column("modificationTime").to_pylist(),
-        stored=_all_stored(listing),
-        partition_values=values,
+        listing.select(_COLUMNS.names).cast(_COLUMNS), _all_stored(listing), partition_columns(listing.schema)
     )
 
 

@@ -7,19 +7,18 @@ manifests go when Spark's driver runs on another machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.schema import parse_schema
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._arrow_types import arrow_schema
-from tarnlog_spark._files import shared_out
-from tarnlog_spark._manifests import manifest_line, write_manifest
+from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
 from tarnlog_spark._scan_lists import ScanList
 from tarnlog_spark._storage import Storage
@@ -32,9 +31,9 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
-# Possessive: without, a long name with one odd character would be tried in exponentially many ways.
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]++|%[0-9A-Fa-f]{2})*+"
-_PLAIN_PATH = re.compile(rf"{_NAME}(?:/{_NAME})*", re.ASCII)
+# Arrow's expressions take time by the length of the text alone, whatever is in it.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]|%[0-9A-Fa-f]{2})*"
+_PLAIN_PATH = rf"\A{_NAME}(?:/{_NAME})*\z"
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
 """The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
@@ -83,26 +82,30 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
     scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
-        if not files.paths:
+        if not files.files.num_rows:
             return spark.createDataFrame([], schema)
-        return reader.parquet(*(scheme + storage.path(path) for path in files.paths))
-    folder = write_manifest(_lines(storage, scheme, files), parent=_conf(spark, FOLDER_CONF, "") or None)
+        return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
+    listed = manifest(_uris(storage, scheme, files), files.files.column("size"), files.files.column("modificationTime"))
+    folder = write_manifest(listed, parent=_conf(spark, FOLDER_CONF, "") or None)
     return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
 
 
-def _lines(storage: Storage, scheme: str, files: ScanList) -> Iterator[str]:
-    """Paths of the log are encoded URI references already; only one that is written oddly is taken apart."""
+def _uris(storage: Storage, scheme: str, files: ScanList) -> pa.ChunkedArray:
+    """Paths of the log are encoded URI references already; only those that are written oddly are taken apart."""
+    paths = files.files.column("path")
     root = scheme + quote(storage.path("x")[:-1])
-    for path, size, modified in zip(files.paths, files.sizes, files.modified, strict=True):
-        uri = root + path if _PLAIN_PATH.fullmatch(path) else scheme + quote(storage.path(path))
-        yield manifest_line(uri, size, modified)
+    uris = pc.binary_join_element_wise(root, paths, "")
+    plain = pc.match_substring_regex(paths, _PLAIN_PATH)
+    if pc.all(plain).as_py() is not False:
+        return uris
+    odd = [scheme + quote(storage.path(path)) for path in paths.filter(pc.invert(plain)).to_pylist()]
+    return pc.replace_with_mask(uris.combine_chunks(), pc.invert(plain).combine_chunks(), pa.array(odd, pa.string()))
 
 
 def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, *, places: bool) -> DataFrame:
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    shares = shared_out(files.data_files(), Splits())
-    groups = [[(file.path, file.partition_values) for file in share] for share in shares]
+    shares = files.shares(Splits())
     wanted = arrow_schema(parse_schema(schema.jsonValue()))
     shown = StructType(list(schema.fields))
     if places:
@@ -111,10 +114,10 @@ def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: St
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for path, values in groups[number]:
+                for path, values in shares.of(number):
                     yield from _batches(storage, path, values, wanted, places)
 
-    return spark.range(0, len(groups), 1, max(1, len(groups))).mapInArrow(read, shown)
+    return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, shown)
 
 
 def _batches(
