@@ -183,13 +183,13 @@ class PlanBench:
         return Raced(with_index=rates["on"], without=rates["off"])
 
 
-async def build(folder: Path, files: int) -> None:
-    """The table with an Avro state at its head."""
+async def build(folder: Path, files: int, tags: dict[str, str] | None = None) -> None:
+    """The table with an Avro state at its head; `tags` are those of its files."""
     replica = service(folder, BenchWorld())
     await replica.tables.create(CreateTable(name=str(NAME), schema=SCHEMA, partition_columns=("d",)))
     lines: list[dict[str, Any]] = []
     for entry in entries(files):
-        lines.append({"add": _add(entry)})
+        lines.append({"add": _add(entry) | ({} if tags is None else {"tags": tags})})
         if len(lines) == BATCH or entry.number == files - 1:
             outcome = await replica.commits.commit(NAME, msgspec.convert({"actions": lines}, CommitRequest))
             if not isinstance(outcome, Committed):

@@ -15,7 +15,7 @@ from tests.service_process import running_service
 
 
 def system(name: str, append: float, plan: float, failed: int = 0) -> Tables:
-    planned = Planned(plan * 2, {way: Warm(plan, None) for way in ("range 0.1 %", "partition", "everything")})
+    planned = Planned(plan * 2, {way: Warm(plan * 3, plan, None) for way in ("range 0.1 %", "partition", "everything")})
     return Tables(system=name, small=[append] * 10, concurrent=4.0, failed=failed, planned=planned)
 
 

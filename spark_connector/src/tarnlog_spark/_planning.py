@@ -15,6 +15,7 @@ from tarnlog import Client, InvalidRequest, Reads
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import to_builtins
+from tarnlog_spark._kept_plans import KeptPlans, key_of
 
 
 class Plan:
@@ -36,7 +37,13 @@ class Plan:
         self.meta_data = meta_data
         self.listing = listing
         self.reads = reads or Reads(whole_table=True)
+        self.scanned: tuple[str, Any] | None = None
+        """How its files were scanned, and what `_scanning.scan_again` takes for that; only of a plan that is kept."""
         self._given = files
+
+    @property
+    def num_files(self) -> int:
+        return len(self._given) if self.listing is None else self.listing.num_rows
 
     @cached_property
     def files(self) -> tuple[Add, ...]:
@@ -53,12 +60,17 @@ def plan_files(
     filter: Any = None,  # noqa: A002 (the API's word)
     version: int | None = None,
     timestamp: int | str | None = None,
+    kept: KeptPlans | None = None,
 ) -> Plan:
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
     A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
+    With `kept`, a plan of many files that was made before costs one small request.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
+    known = kept.find(key_of(snapshot, filter)) if kept is not None else None
+    if known is not None:
+        return known
     try:
         plan = client.plan_arrow(table, filter, version=snapshot.version)
     except InvalidRequest as error:
@@ -66,4 +78,7 @@ def plan_files(
             raise
         plan = client.plan_arrow(table, version=snapshot.version)
     reads = Reads(whole_table=True) if plan.filter is None else Reads(filters=(to_builtins(plan.filter),))
-    return Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=plan.files, reads=reads)
+    found = Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=plan.files, reads=reads)
+    if kept is not None:
+        kept.keep(key_of(snapshot, filter), found)
+    return found

@@ -8,7 +8,7 @@ manifests go when Spark's driver runs on another machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -67,6 +67,25 @@ def scan_rows(
     rows = _native(spark, storage, files, schema)
     place, row = F.col("_metadata.file_path").alias(FILE), F.col("_metadata.row_index").alias(ROW)
     return rows.select("*", place, row)
+
+
+def scanned(rows: DataFrame) -> Any | None:
+    """What `scan_again` takes to scan the files of `rows` once more; None where Spark does not hold such a thing."""
+    plan = cast(Any, rows)._jdf.queryExecution().analyzed() if hasattr(rows, "_jdf") else None
+    return plan.relation() if plan is not None and plan.nodeName().startswith("LogicalRelation") else None
+
+
+def scan_again(spark: SparkSession, relation: Any) -> DataFrame:
+    """A new DataFrame of the same files, whose list Spark has made already. Its columns are its own: it can be joined
+    with the first one."""
+    from pyspark.sql import DataFrame
+
+    return DataFrame(cast(Any, spark)._jsparkSession.baseRelationToDataFrame(relation), spark)
+
+
+def scan_conf(spark: SparkSession) -> str:
+    """How files are to be scanned, as the session says now."""
+    return _conf(spark, SCAN_CONF, "auto").lower()
 
 
 def file_place(text: str) -> str:
@@ -136,7 +155,7 @@ def _batches(
 
 
 def _is_native(spark: SparkSession, storage: Storage, files: ScanList, partition_columns: Sequence[str]) -> bool:
-    way = _conf(spark, SCAN_CONF, "auto").lower()
+    way = scan_conf(spark)
     if way not in ("auto", "native", "arrow"):
         raise InvalidRequest(f"{SCAN_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
     if way != "auto":

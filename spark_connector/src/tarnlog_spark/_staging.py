@@ -121,7 +121,7 @@ def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
         writer = writer.partitionBy(*copies)
     place = spark._jvm.scala.Option.apply(scheme + task.storage.path(folder))
     # As `save` does it, but the plan of the command stays in hand, and with it what the command counted: an observed
-    # count would keep Spark from compiling the job as a whole, and come late, by its listeners.
+    # count would come late, by Spark's listeners.
     command = cast(Any, writer)._jwrite.saveCommand(place)
     eager = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.ALL()
     return _counted(own._jsparkSession.sessionState().executePlan(command, eager).commandExecuted())

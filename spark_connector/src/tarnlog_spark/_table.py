@@ -140,7 +140,7 @@ class Table:
         A filter of SQL text leaves out files that cannot match; one that is a Column is applied by Spark alone.
         """
         text = filter if isinstance(filter, str) else None
-        rows = self._target.pin(filter=text, version=version, timestamp=_moment(timestamp)).rows()
+        rows = self._target.read(text, version=version, timestamp=_moment(timestamp))
         if filter is not None:
             rows = rows.where(as_column(filter))
         return rows if columns is None else rows.select(*(quoted(name) for name in columns))

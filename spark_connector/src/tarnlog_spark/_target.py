@@ -13,10 +13,11 @@ import pyarrow as pa
 from tarnlog import Client, InvalidRequest, TableInfo
 from tarnlog.protocol.actions import Add
 from tarnlog_spark._errors import SchemaMismatch
+from tarnlog_spark._kept_plans import KEPT_FROM, kept_plans
 from tarnlog_spark._options import Place
 from tarnlog_spark._planning import Plan, plan_files
 from tarnlog_spark._scan_lists import ScanList, list_of_adds, list_of_plan
-from tarnlog_spark._scanning import FILE, file_place, scan, scan_rows
+from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_conf, scan_rows, scanned
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
@@ -50,6 +51,19 @@ class Target:
     def storage(self) -> Storage:
         return self.place.storage(self.info.location)
 
+    def read(self, filter_text: str | None, *, version: int | None, timestamp: int | str | None) -> DataFrame:
+        """The rows at one version, of the files that may match. A large one is kept: reading it again is quick."""
+        kept = kept_plans(self.spark)
+        plan = plan_files(self.client, self.table, filter=filter_text, version=version, timestamp=timestamp, kept=kept)
+        pinned = self._pinned(plan)
+        way = scan_conf(self.spark)
+        if plan.scanned is not None and plan.scanned[0] == way:
+            return scan_again(self.spark, plan.scanned[1])
+        rows = pinned.rows()
+        if plan.num_files >= KEPT_FROM and (again := scanned(rows)) is not None:
+            plan.scanned = (way, again)
+        return rows
+
     def pin(
         self,
         *,
@@ -64,6 +78,9 @@ class Target:
         else:
             found = self.client.snapshot(self.table, version=version, timestamp=timestamp)
             plan = Plan(version=found.version, meta_data=found.meta_data, files=())
+        return self._pinned(plan)
+
+    def _pinned(self, plan: Plan) -> Pinned:
         if plan.meta_data.id != self.info.id:
             del self.info  # it was dropped and made again since, and lies somewhere else
         provider = plan.meta_data.format.provider

@@ -1,0 +1,155 @@
+"""Reads of many files are kept: asked again for a version that was read, nothing is planned, and rows are the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tarnlog import Client, SnapshotInfo
+from tarnlog.protocol.actions import Format, MetaData
+from tarnlog_spark import Table, _kept_plans, _target
+from tarnlog_spark._kept_plans import MOST_FILES, MOST_PLANS, KeptPlans, kept_plans, key_of
+from tarnlog_spark._planning import Plan
+from tarnlog_spark._scanning import SCAN_CONF
+from tests.service_process import ServiceProcess
+from tests.spark.test_table import expected, numbers, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+META = MetaData(
+    id="t", format=Format(), schema_string='{"type":"struct","fields":[]}', partition_columns=(), configuration={}
+)
+
+
+def plan(files: int) -> Plan:
+    return Plan(version=1, meta_data=META, listing=pa.table({"path": pa.nulls(files)}))
+
+
+def snapshot(**changed: Any) -> SnapshotInfo:
+    whole = SnapshotInfo(version=1, timestamp=2, meta_data=META, num_files=3, total_bytes=4)
+    return msgspec.structs.replace(whole, **changed)
+
+
+def test_the_plans_that_were_not_used_for_longest_go() -> None:
+    kept = KeptPlans()
+    for number in range(MOST_PLANS):
+        kept.keep(number, plan(1000))
+    assert kept.find(0) is not None
+    kept.keep("one more", plan(1000))
+    assert [kept.find(key) is not None for key in (0, 1, "one more")] == [True, False, True]
+    assert len(kept) == MOST_PLANS
+
+
+def test_few_files_are_not_kept_and_very_many_neither() -> None:
+    kept = KeptPlans()
+    for files, there in ((999, False), (1000, True), (MOST_FILES, True), (MOST_FILES + 1, False)):
+        kept.keep(files, plan(files))
+        assert (kept.find(files) is not None) == there
+    assert len(kept) == 1, "all together are no more than the largest may be"
+
+
+def test_what_tells_plans_apart() -> None:
+    others: list[dict[str, Any]] = [{"version": 2}, {"timestamp": 3}, {"num_files": 4}, {"total_bytes": 5}]
+    others.append({"meta_data": msgspec.structs.replace(META, id="u")})
+    keys = {key_of(snapshot(), None), key_of(snapshot(), "id = 1"), *(key_of(snapshot(**one), None) for one in others)}
+    assert len(keys) == 2 + len(others)
+    assert key_of(snapshot(), "id = 1") in keys
+
+
+@pytest.fixture
+def table(
+    spark: SparkSession, tarnlog_service: ServiceProcess, name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Table]:
+    """A table of two versions whose every read is kept."""
+    monkeypatch.setattr(_kept_plans, "KEPT_FROM", 1)
+    monkeypatch.setattr(_target, "KEPT_FROM", 1)
+    made = Table.for_name(spark, name, url=tarnlog_service.url)
+    made.write(numbers(spark, 1, 2, 3), partition_by=["p"])
+    made.write(numbers(spark, 4))
+    yield made
+    _kept_plans._kept.pop(spark, None)
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Gets the version of each plan that is asked of the service."""
+    asked: list[int | None] = []
+    plan_arrow = Client.plan_arrow
+
+    def ask(self: Client, *rest: Any, **options: Any) -> Any:
+        asked.append(options.get("version"))
+        return plan_arrow(self, *rest, **options)
+
+    monkeypatch.setattr(Client, "plan_arrow", ask)
+    return asked
+
+
+def test_a_version_that_was_read_is_not_planned_again(
+    spark: SparkSession, table: Table, planned: list[int | None]
+) -> None:
+    first = table.read()
+    for _ in range(3):
+        again = table.read()
+        assert again.schema == first.schema
+        assert rows_of(again) == rows_of(first) == expected(1, 2, 3, 4)
+    assert planned == [2]
+    assert rows_of(table.read(version=1)) == rows_of(table.read(version=1)) == expected(1, 2, 3)
+    assert rows_of(table.read("p = 1")) == rows_of(table.read("p = 1")) == expected(1, 3)
+    assert planned == [2, 1, 2]
+    table.write(numbers(spark, 5))
+    assert rows_of(table.read()) == expected(1, 2, 3, 4, 5)
+    assert rows_of(again) == expected(1, 2, 3, 4), "a DataFrame stays at its version"
+    assert rows_of(table.read(version=2)) == expected(1, 2, 3, 4)
+    assert planned == [2, 1, 2, 3]
+
+
+def test_two_reads_are_two_dataframes(table: Table, planned: list[int | None]) -> None:
+    left, right = table.read(), table.read()
+    assert planned == [2]
+    pairs = left.join(right, left["id"] == right["id"] + 1).select(left["id"], right["id"])
+    assert rows_of(pairs) == Counter([(2, 1), (3, 2), (4, 3)])
+    assert rows_of(left.union(right)) == expected(1, 2, 3, 4) + expected(1, 2, 3, 4)
+    places = [frame.select("_metadata.file_path").distinct().count() for frame in (left, right)]
+    assert places == [table.detail().collect()[0].numFiles] * 2
+
+
+def test_a_session_that_scans_in_another_way_does(spark: SparkSession, table: Table, planned: list[int | None]) -> None:
+    def way() -> str:
+        rows = table.read()
+        assert rows_of(rows) == expected(1, 2, 3, 4)
+        return str(rows._jdf.queryExecution().analyzed().nodeName())
+
+    assert way() == way() == "LogicalRelation", "Spark's own reader, and held for the next"
+    spark.conf.set(SCAN_CONF, "arrow")
+    try:
+        assert "LogicalRelation" not in way()
+    finally:
+        spark.conf.unset(SCAN_CONF)
+    assert way() == "LogicalRelation"
+    assert planned == [2]
+
+
+def test_a_table_that_was_made_anew_is_planned_anew(
+    spark: SparkSession, table: Table, tarnlog_service: ServiceProcess, planned: list[int | None]
+) -> None:
+    assert rows_of(table.read()) == expected(1, 2, 3, 4)
+    with Client(tarnlog_service.url) as client:
+        client.drop_table(table.name)
+    anew = Table.for_name(spark, table.name, url=tarnlog_service.url)
+    anew.write(numbers(spark, 7), partition_by=["p"])
+    anew.write(numbers(spark, 8))
+    assert rows_of(table.read()) == expected(7, 8)
+    assert planned == [2, 2]
+
+
+def test_each_session_keeps_its_own(spark: SparkSession, table: Table) -> None:
+    other = spark.newSession()
+    table.read()
+    assert len(kept_plans(spark)) == 1
+    assert len(kept_plans(other)) == 0
