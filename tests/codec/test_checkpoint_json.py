@@ -318,6 +318,13 @@ def test_a_sealed_text_tells_as_many_versions_as_files_and_removes(golden: bytes
     assert caught.value.key == KEY
 
 
+def test_a_line_of_a_later_version_among_the_removes_is_passed_over() -> None:
+    text = re.sub(rb'"crc32":"[0-9a-f]{8}"', b'"crc32":"00000000"', GOLDEN)
+    for at in (text.rindex(b'{"remove":'), len(text)):
+        more = text[:at] + b'{"later":{"x":1}}\n' + text[at:]
+        assert state_of(seal(more, compress=False)) == STATE
+
+
 def test_versions_and_files_must_match() -> None:
     part = decode_part(KEY, GOLDEN)
     assert part.info is not None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tarnlog.protocol.action_json import unknown_fields
+from tarnlog.protocol.actions import Remove, Txn
 from tarnlog_server.codec.checkpoint_parquet import (
     decode_parquet_info,
     decode_parquet_part,
@@ -26,7 +27,7 @@ from tarnlog_server.codec.state_manifest import (
     decode_state_manifest,
     encode_state_manifest,
 )
-from tarnlog_server.codec.table_state import StateFile
+from tarnlog_server.codec.table_state import StateFacts, StateFile, StateRemove
 from tarnlog_server.codec.told_files import FEW, FEW_BYTES, NOT_TOLD, same_files, tell, told
 from tarnlog_server.codec.version_file import CorruptObject
 from tests.codec.states import FACTS, FILES, PARTITION_COLUMNS, VERSION, plain_add, state_files
@@ -99,7 +100,9 @@ def test_a_parquet_checkpoint_is_told_as_its_columns_hold_it() -> None:
     data = encode_parquet_checksums(VERSION, only.actions, [sha256], 5, tell_parquet(FACTS, KNOWN))
     info = decode_parquet_info(KEY, VERSION, data)
     assert info.told is not None
-    quick = join_parts(KEY, VERSION, None, [told_part(KEY, VERSION, info.told, only.data, sha256)])
+    part = told_part(KEY, VERSION, info.told, only.data, sha256)
+    assert part is not None
+    quick = join_parts(KEY, VERSION, None, [part])
     slow = join_parts(KEY, VERSION, None, [decode_parquet_part(KEY, only.data, sha256=sha256)])
     assert FACTS.removes, "there are removes, which only the columns hold"
     assert quick.facts == slow.facts
@@ -117,10 +120,53 @@ def test_a_parquet_checkpoint_that_is_large_or_in_parts_is_not_told() -> None:
     assert decode_parquet_info(KEY, VERSION, two).told is None
 
 
+def removed(count: int) -> StateFacts:
+    """Facts with so many removes."""
+    removes = tuple(
+        StateRemove(f"gone{number:05}", 1, 2, Remove(path=f"gone{number:05}", data_change=False))
+        for number in range(count)
+    )
+    return msgspec.structs.replace(FACTS, removes=removes)
+
+
+@pytest.mark.parametrize("removes", [0, 1, 990, 999])
+def test_removes_come_from_the_columns_however_many_rows_there_are(removes: int) -> None:
+    facts = removed(removes)
+    (only,) = encode_parquet(facts, numbered(20))
+    sha256 = sha256_hex(only.data)
+    found = tell_parquet(facts, numbered(20))
+    assert found is not None
+    part = told_part(KEY, VERSION, found, only.data, sha256)
+    assert part is not None
+    quick = join_parts(KEY, VERSION, None, [part])
+    slow = join_parts(KEY, VERSION, None, [decode_parquet_part(KEY, only.data, sha256=sha256)])
+    assert len(quick.facts.removes) == removes
+    assert quick.facts == slow.facts
+    assert same_files(quick.files, slow.files)
+
+
+def test_many_removes_or_txns_keep_a_parquet_checkpoint_from_being_told() -> None:
+    assert tell_parquet(removed(1000), numbered(2)) is None
+    txns = tuple((Txn(app_id=str(number), version=1), 1) for number in range(FEW + 1))
+    assert tell_parquet(msgspec.structs.replace(removed(0), txns=txns, skips=()), numbered(2)) is None
+
+
+def test_a_list_of_a_later_version_is_not_told_to_this_one() -> None:
+    """Its document is whole, and so are the manifests or columns."""
+    found = tell_parquet(FACTS, KNOWN)
+    assert found is not None
+    for files in (
+        Raw(bytes(found.files).replace(b'"size":', b'"ofLater":1,"size":')),
+        Raw(b'{"of":"later"}'),
+        NOT_TOLD,
+    ):
+        assert files != found.files
+        assert told(files) is None
+        assert told_part(KEY, VERSION, msgspec.structs.replace(found, files=files), b"", sha256_hex(b"")) is None
+
+
 def test_what_is_told_wrongly_names_the_object() -> None:
     found = tell_parquet(FACTS, KNOWN)
     assert found is not None
-    for files in (Raw(b'[[1,2,{"path":7}]]'), NOT_TOLD):
-        wrong = msgspec.structs.replace(found, files=files)
-        with pytest.raises(CorruptObject, match=KEY):
-            told_part(KEY, VERSION, wrong, b"", sha256_hex(b""))
+    with pytest.raises(CorruptObject, match=KEY):
+        told_part(KEY, VERSION, msgspec.structs.replace(found, protocol=Raw(b"7")), b"", sha256_hex(b""))

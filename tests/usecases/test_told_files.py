@@ -10,12 +10,14 @@ import pytest
 
 from tarnlog_server.codec import checkpoint_parquet, state_avro
 from tarnlog_server.codec.damage import NO_SHA256, seal_document
+from tarnlog_server.codec.state_manifest import StateManifest
+from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.codec.told_files import FEW
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.usecases import checkpoint_read, state_entries
 from tarnlog_server.usecases.anchor import check_anchor
 from tarnlog_server.usecases.coordinator import Coordinator
-from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, remove_line
+from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, refused, remove_line
 from tests.usecases.test_states import look
 from tests.usecases.test_verify import failed
 
@@ -155,3 +157,76 @@ async def test_no_floor_stands_on_a_state_that_tells_other_files(warehouse: Ware
     await edited(warehouse, key, without_one)
     with pytest.raises(CorruptObject, match="not those of its manifests"):
         await check_anchor(live, warehouse.world, 2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_document_of_a_later_version_is_read_by_what_it_consists_of(warehouse: Warehouse, form: str) -> None:
+    replica, key = await small_table(warehouse, form)
+    before = await look(replica)
+
+    def with_new_member(document: dict[str, Any]) -> None:
+        (document if form == "avro" else document["told"])["files"][0][2]["ofLater"] = True
+
+    await edited(warehouse, key, with_new_member)
+    fresh = warehouse.replica()
+    assert await look(fresh) == before
+    live = fresh.open_tables.opened()[0].live
+    assert live.base is not None
+    assert not live.broken_states
+    assert await states_are_sound(fresh)
+
+
+@pytest.mark.parametrize("gone", [950, 1100])
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_small_table_that_was_rewritten_often(warehouse: Warehouse, form: str, gone: int) -> None:
+    """Few files, and more removes than are told."""
+    replica = warehouse.replica()
+    await create(replica)
+    await commit(replica, *(add_line(f"f{number}") for number in range(gone + 6)))
+    await commit(replica, *(remove_line(f"f{number}") for number in range(gone)), readVersion=1)
+    await replica.checkpoints.checkpoint(ORDERS, form)
+    fresh = warehouse.replica()
+    assert await look(fresh) == await look(replica)
+    live = fresh.open_tables.opened()[0].live
+    assert live.base is not None
+    assert len(live.head.tombstones.known) == gone
+    assert await states_are_sound(fresh)
+    await commit(fresh, add_line("new"))
+    await fresh.checkpoints.checkpoint(ORDERS, form)
+    assert await look(warehouse.replica()) == await look(fresh)
+
+
+async def test_a_state_that_does_not_show_what_it_announces_is_written_anew(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica, _ = await small_table(warehouse, "avro")
+    await commit(replica, add_line("new"))
+    live = replica.open_tables.opened()[0].live
+    shown = live.states.live
+    asked: list[int] = []
+
+    async def lost_one(manifest: StateManifest) -> list[StateFile]:
+        asked.append(len(manifest.manifests))
+        found = list(await shown(manifest))
+        return found[1:] if len(asked) == 1 else found
+
+    monkeypatch.setattr(live.states, "live", lost_one)
+    await replica.checkpoints.checkpoint(ORDERS, "avro")
+    assert asked == [2, 1], "an incremental state, then one that stands on its own"
+    fresh = warehouse.replica()
+    assert await look(fresh) == await look(replica)
+    assert await states_are_sound(fresh)
+
+
+async def test_a_checkpoint_that_fails_its_validation_does_not_stay(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica, key = await small_table(warehouse, "avro")
+    paths = replica.open_tables.opened()[0].live.log.paths
+    with monkeypatch.context() as patched, refused("log-corrupt"):
+        patched.setattr(checkpoint_read, "same_files", lambda *_: False)
+        await replica.checkpoints.checkpoint(ORDERS, "parquet")
+    assert paths.checkpoint_parquet_info(2) not in warehouse.store.keys(key.split("state-v")[0])
+    await replica.checkpoints.checkpoint(ORDERS, "parquet")
+    assert paths.checkpoint_parquet_info(2) in warehouse.store.keys(key.split("state-v")[0])
+    assert await look(warehouse.replica()) == await look(replica)

@@ -75,7 +75,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(
             base_url=where.url,
             headers=where.headers,
-            verify=where.tls,
+            verify=where.tls() if transport is None else True,
             trust_env=where.trust_env,
             transport=transport,
         )

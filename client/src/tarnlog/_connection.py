@@ -35,7 +35,12 @@ class Endpoint(Struct, frozen=True):
     url: httpx.URL
     headers: dict[str, str]
     trust_env: bool
-    tls: ssl.SSLContext
+
+    def tls(self) -> ssl.SSLContext:
+        """Which authorities are trusted: shared by all clients of the process, until what the environment names is
+        changed or replaced."""
+        places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
+        return _tls(self.trust_env, *((place, _changed(place)) for place in places))
 
 
 def endpoint(url: str | None, api_key: str | None) -> Endpoint:
@@ -53,17 +58,24 @@ def endpoint(url: str | None, api_key: str | None) -> Endpoint:
         headers["authorization"] = f"Bearer {key}"
     # A proxy that the environment names cannot see this machine's own loopback.
     trust_env = parsed.host not in ("127.0.0.1", "localhost", "::1")
-    certificates = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
-    return Endpoint(parsed, headers, trust_env=trust_env, tls=_tls(trust_env, *certificates))
+    return Endpoint(parsed, headers, trust_env=trust_env)
 
 
 @lru_cache(maxsize=8)
-def _tls(trust_env: bool, *_certificates: str | None) -> ssl.SSLContext:
+def _tls(trust_env: bool, *_certificates: tuple[str | None, int]) -> ssl.SSLContext:
     """What httpx would make for each client anew: reading all known authorities takes tens of milliseconds.
 
-    The variables that httpx looks at are arguments, so that a change of them is heard.
+    What httpx looks at are arguments, so that a change of it is heard.
     """
     return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _changed(place: str | None) -> int:
+    """When a file or folder changed last; 0 where there is none, which is for httpx to tell."""
+    try:
+        return os.stat(place).st_mtime_ns if place else 0
+    except OSError:
+        return 0
 
 
 def timeouts(seconds: float, *, silence: float | None = None) -> httpx.Timeout:

@@ -66,15 +66,16 @@ def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
     at = 0 if text.startswith(_REMOVE) else text.find(b"\n" + _REMOVE) + 1
     if at == 0 and not text.startswith(_REMOVE):
         return CheckpointPart(key, info, _actions(text))
-    if text.find(b"\n" + _ADD, at) < 0:
-        return _removes_last(key, info, text[:at], text[at:])
+    removed = text[at:]
+    if removed.count(b"\n") == removed.count(b"\n" + _REMOVE) + 1:
+        return _removes_last(key, info, text[:at], removed)
     told = zip(info.versions, info.times, strict=True)
-    removed: list[tuple[bytes, tuple[int, int]]] = []
+    later: list[tuple[bytes, tuple[int, int]]] = []
     others: list[bytes] = []
     files: list[tuple[int, int]] = []
     for line in text.split(b"\n"):
         if line.startswith(_REMOVE):
-            removed.append((line, next(told)))
+            later.append((line, next(told)))
         else:
             others.append(line)
             if line.startswith(_ADD):
@@ -82,7 +83,7 @@ def _few_lines(key: str, info: CheckpointInfo, text: bytes) -> CheckpointPart:
     if next(told, None) is not None:
         raise ValueError("it tells more versions than it has lines about files")
     own = msgspec.structs.replace(info, versions=[one[0] for one in files], times=[one[1] for one in files])
-    return CheckpointPart(key, own, _actions(b"\n".join(others)), removes=LaterRemoves(lambda: _removes(key, removed)))
+    return CheckpointPart(key, own, _actions(b"\n".join(others)), removes=LaterRemoves(lambda: _removes(key, later)))
 
 
 def _removes_last(key: str, info: CheckpointInfo, text: bytes, removed: bytes) -> CheckpointPart:

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Txn
 from tarnlog_server.codec import checkpoint_order, checkpoint_schema
-from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, EncodedCheckpoint
+from tarnlog_server.codec.checkpoint_parts import CheckpointInfo, CheckpointPart, EncodedCheckpoint, join_parts
 from tarnlog_server.codec.damage import (
     NO_SHA256,
     check_document,
@@ -31,12 +31,13 @@ from tarnlog_server.codec.damage import (
 from tarnlog_server.codec.file_columns import UnexpectedColumns, checked_entries
 from tarnlog_server.codec.side_facts import SideFacts, body, from_body, side_facts
 from tarnlog_server.codec.table_state import LaterRemoves, StateFacts, StateFile, StateRemove
-from tarnlog_server.codec.told_files import FEW_BYTES, NOT_TOLD, tell, told
+from tarnlog_server.codec.told_files import FEW, FEW_BYTES, NOT_TOLD, tell, told
 from tarnlog_server.codec.version_file import CorruptObject
 
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 COLUMNS_FROM = 1000
 """Rows from which on files stay columns: making an action of each takes twenty times as long."""
+_FEW_REMOVES = 1000
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
@@ -124,7 +125,12 @@ def encode_parquet_info(version: int, size: int, files: Sequence[EncodedCheckpoi
 
 
 def tell_parquet(facts: StateFacts, files: Iterable[StateFile]) -> Told | None:
-    """What `.checkpoint.json` tells besides of a checkpoint in one file; None where it is too much."""
+    """What `.checkpoint.json` tells besides of a checkpoint in one file; None where it is too much.
+
+    That is also one with many removes: they are not told, and who asks for them must not wait for long.
+    """
+    if len(facts.txns) + len(facts.skips) > FEW or len(facts.removes) >= _FEW_REMOVES:
+        return None
     listed = tell(map(checkpoint_order.unchanged, files))
     if listed == NOT_TOLD:
         return None
@@ -170,17 +176,20 @@ def decode_parquet_info(key: str, version: int, data: bytes) -> ParquetInfo:
     return info
 
 
-def told_part(key: str, version: int, found: Told, data: bytes, sha256: str) -> CheckpointPart:
-    """A checkpoint's only part as `.checkpoint.json` tells it. `data` are its bytes: they must be those it is about."""
+def told_part(key: str, version: int, found: Told, data: bytes, sha256: str) -> CheckpointPart | None:
+    """A checkpoint's only part as `.checkpoint.json` tells it; None where that is for later versions only.
+
+    `data` are its bytes: they must be those that it is about.
+    """
     check_sha256(key, data, sha256)
     with names_object(key, "what is told of it"):
+        files = told(found.files)
+        if files is None:
+            return None
         actions: list[Action] = [from_body(Protocol, found.protocol)]
         if found.meta_data != NOT_TOLD:
             actions.append(from_body(MetaData, found.meta_data))
         actions += [from_body(Txn, txn) for txn in found.txns]
-        files = told(found.files)
-        if files is None:
-            raise ValueError("its files are missing")
         actions += [file.add for file in files]
         info = CheckpointInfo(
             version=version,
@@ -190,16 +199,14 @@ def told_part(key: str, version: int, found: Told, data: bytes, sha256: str) -> 
             times=[file.added_at_timestamp for file in files],
         )
     return CheckpointPart(
-        key, info, actions, removes=LaterRemoves(lambda: _later(key, data)) if found.removes else None
+        key, info, actions, removes=LaterRemoves(lambda: _later(key, version, data)) if found.removes else None
     )
 
 
-def _later(key: str, data: bytes) -> Iterable[StateRemove]:
+def _later(key: str, version: int, data: bytes) -> Sequence[StateRemove]:
     """The removes of a file whose checksum is right."""
-    removes = decode_parquet_part(key, data, sha256=sha256_hex(data)).removes
-    if removes is None:
-        raise CorruptObject(key, "its removes are missing")
-    return removes
+    part = decode_parquet_part(key, data, sha256=sha256_hex(data))
+    return join_parts(key, version, None, [part]).facts.removes
 
 
 def decode_parquet_part(key: str, data: bytes, *, sha256: str | None = None) -> CheckpointPart:

@@ -39,8 +39,14 @@ def tell(files: Iterable[StateFile], partition_columns: Sequence[str] = ()) -> R
 
 
 def told(text: Raw) -> list[StateFile] | None:
-    """The files that `tell` told, None for NOT_TOLD; msgspec.ValidationError says what is wrong."""
-    rows = _FILES.decode(text)
+    """The files that `tell` told; None for NOT_TOLD, and for a list with something in it that only later versions know.
+
+    Only for a document whose checksum is right: so what cannot be decoded is not damage.
+    """
+    try:
+        rows = _FILES.decode(text)
+    except msgspec.ValidationError:
+        return None
     return None if rows is None else [StateFile(add, version, time) for version, time, add in rows]
 
 

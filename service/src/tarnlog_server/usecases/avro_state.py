@@ -121,16 +121,16 @@ class AvroStateWriter:
             ),
         )
         version = snapshot.version
-        few: Iterable[StateFile] | None = None
+        few: tuple[StateFile, ...] | None = None
         if snapshot.num_files <= FEW:
             try:
-                few = await self._live.states.live(manifest)
+                few = await self._shown(manifest)
             except (CorruptObject, ObjectMissing):
                 if not plan.kept:
                     raise
                 # What it would share is damaged or gone: stand on our own.
                 return await self.write(snapshot, facts, ids, settings, compact=True, past=past)
-            manifest = msgspec.structs.replace(manifest, few=tuple(few))
+            manifest = msgspec.structs.replace(manifest, few=few)
         await self._for_other_readers(version, encode_state_manifest_avro(manifest))
         await self._put(self._paths.state_ids(version), ids)
         # A compaction of a version that has a state replaces it: both tell the same, and readers see one or the other.
@@ -154,6 +154,15 @@ class AvroStateWriter:
         if few is None:
             await self._read_back(infos, version)
         return await self._live.states.manifest(version)
+
+    async def _shown(self, manifest: StateManifest) -> tuple[StateFile, ...]:
+        """The files of a state, as its manifests show them. CorruptObject unless they are what it announces."""
+        shown = tuple(await self._live.states.live(manifest))
+        found = len(shown), sum(file.add.size for file in shown)
+        if found != (manifest.num_files, manifest.total_bytes):
+            key = self._paths.state_manifest(manifest.facts.version)
+            raise CorruptObject(key, f"it would announce {manifest.num_files} files, but its manifests show {found[0]}")
+        return shown
 
     async def _read_back(self, infos: list[ManifestInfo], version: int) -> None:
         """CorruptObject unless the store gives back what it was given."""

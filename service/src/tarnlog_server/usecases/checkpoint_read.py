@@ -94,20 +94,25 @@ class CheckpointReader:
             raise CorruptObject(key, "it tells a checkpoint that is not in one file")
         data = await arrived(self._store, place, {})
 
-        def quickly() -> State:
-            return join_parts(key, version, None, [told_part(place, version, told, data, checksums[0])])
+        def by_columns() -> State:
+            return join_parts(key, version, None, [decode_parquet_part(place, data, sha256=checksums[0])])
+
+        def quickly() -> State | None:
+            part = told_part(place, version, told, data, checksums[0])
+            return None if part is None else join_parts(key, version, None, [part])
 
         def thoroughly() -> State:
-            part = decode_parquet_part(place, data, sha256=checksums[0])
-            state, other = join_parts(key, version, None, [part]), quickly()
-            if state.facts != other.facts or not same_files(state.files, other.files):
+            state, other = by_columns(), quickly()
+            if other is not None and (state.facts != other.facts or not same_files(state.files, other.files)):
                 raise CorruptObject(key, f"what it tells is not what {place} holds")
             return state
 
         if thorough:
             return await self._world.run_blocking(thoroughly)
         # What is told is small, but removes may make the file large.
-        return quickly() if len(data) <= DECODE_OFF_LOOP_ABOVE else await self._world.run_blocking(quickly)
+        at_once = len(data) <= DECODE_OFF_LOOP_ABOVE
+        found = quickly() if at_once else await self._world.run_blocking(quickly)
+        return found if found is not None else await self._world.run_blocking(by_columns)
 
     async def _parts(self, keys: Sequence[str], decode: Decode) -> list[CheckpointPart]:
         """Every part, decoded as it arrives: the bytes of no more than are being read are in memory."""

@@ -32,7 +32,7 @@ async def matching(states: States, ref: StateRef, predicate: Predicate) -> Match
     Costs the manifests that may hold one; a state in another format is read whole.
     """
     if ref.kind is not Kind.AVRO:
-        loaded = await states.read(ref)
+        loaded = await states.read(ref, thorough=False)
         return Matching(_matching(loaded.state, predicate), 0, 0)
     manifest = await states.manifest(ref.version)
     metadata = manifest.facts.metadata

@@ -11,6 +11,8 @@ import dataclasses
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+import msgspec
+
 from tarnlog_server.codec.damage import sha256_hex
 from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.ids_file import CommitIdRun, decode_ids
@@ -285,7 +287,10 @@ class States:
         if manifest.ours and len(files) != manifest.num_files:
             detail = f"it announces {manifest.num_files} files, but its manifests show {len(files)}"
             raise CorruptObject(self._paths.state_manifest(ref.version), detail)
-        return Loaded(ref, State(manifest.facts, files, manifest.ours), await ids if manifest.ours else None, manifest)
+        state = State(manifest.facts, files, manifest.ours)
+        # The files are kept once.
+        kept = manifest if manifest.few is None else msgspec.structs.replace(manifest, few=None)
+        return Loaded(ref, state, await ids if manifest.ours else None, kept)
 
     async def files(self, manifest: StateManifest, infos: Sequence[ManifestInfo], keep: Keep) -> Iterable[StateFile]:
         """The files that some manifests of a state show, at least those of partitions that `keep` wants.

@@ -7,6 +7,7 @@ written has been read back and believed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -25,12 +26,13 @@ from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.table_state import StateFacts
 from tarnlog_server.codec.told_files import FEW
 from tarnlog_server.codec.uncompressed import uncompressed_size
+from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import Renormalised
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker
 from tarnlog_server.core.state_plan import Layout, StateSettings, layout, state_settings
-from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult
+from tarnlog_server.ports.object_store import OutcomeUnknown, PutResult, StoreError
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.avro_state import AvroStateWriter
 from tarnlog_server.usecases.lanes import PartsInFlight
@@ -105,10 +107,19 @@ class StateWriter:
             parts = await self._whole(snapshot, facts, settings, how, renamed)
             kind = Kind.PARQUET if how.format == "parquet" else Kind.JSON
             base = Base(StateRef(snapshot.version, kind), True, None)
-            await self._live.states.read(base.ref)
+            await self._validate(base.ref)
         await self._point(snapshot, size, how, parts)
         self._live.base = base
         return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent, self._raw)
+
+    async def _validate(self, ref: StateRef) -> None:
+        """Read a checkpoint back, thoroughly. Nobody is to open a table from one that does not stand up to that."""
+        try:
+            await self._live.states.read(ref)
+        except CorruptObject:
+            with contextlib.suppress(StoreError):
+                await self._store.delete(self._live.states.key_of(ref))
+            raise
 
     async def write_at(self, tracker: SnapshotTracker, base: Base | None) -> StateManifest:
         """An Avro state of a version of the past, which nothing points to. Costs what changed since its base."""
