@@ -13,6 +13,7 @@ caller's own is not touched. The copy serves until the caller's confs change: sm
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import uuid
 import weakref
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from tarnlog.protocol.actions import Add
 
+_log = logging.getLogger(__name__)
 Writer = Literal["auto", "native", "arrow"]
 WRITERS = ("auto", "native", "arrow")
 WRITE_CONF = "spark.tarnlog.write"
@@ -133,7 +135,12 @@ def _counted(result: Any) -> int | None:
     for wrapper, inside in _WRAPPERS.items():
         plan = getattr(plan, inside)() if plan.nodeName() == wrapper else plan
     metric = plan.metrics().get("numOutputRows")
-    return int(metric.get().value()) if metric.isDefined() else None
+    if metric.isDefined():
+        return int(metric.get().value())
+    _log.warning(
+        "Spark does not tell how many rows it wrote (%s): its files were not compared with that", plan.nodeName()
+    )
+    return None
 
 
 def _own_session(spark: Any) -> SparkSession:
