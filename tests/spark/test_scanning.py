@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Add
-from tarnlog_spark import _manifests
+from tarnlog_spark import _manifests, _planned_index, _scanning
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
 from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
@@ -23,7 +24,7 @@ from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan
 from tarnlog_spark._storage import Storage, storage_at
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -45,11 +46,19 @@ def put(folder: Path, name: str, table: pa.Table, **fields: Any) -> Add:
     return Add(path=quote(name), **(values | fields))
 
 
-@pytest.fixture(params=["native", "arrow"])
-def way(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    spark.conf.set(SCAN_CONF, request.param)
+@pytest.fixture(params=["native", "indexed", "arrow"])
+def way(spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Spark's own reader by a manifest, the same by an index of many files, and pyarrow."""
+    spark.conf.set(SCAN_CONF, "arrow" if request.param == "arrow" else "native")
+    monkeypatch.setattr(_scanning, "INDEX_FROM", 0 if request.param == "indexed" else 10**9)
     yield str(request.param)
     spark.conf.unset(SCAN_CONF)
+
+
+def location_of(rows: DataFrame) -> str:
+    """The class by which Spark knows the files of a scan."""
+    relation: Any = cast(Any, rows)._jdf.queryExecution().analyzed().relation()
+    return str(relation.location().getClass().getName())
 
 
 @pytest.fixture
@@ -195,6 +204,48 @@ def test_shares_name_each_file_once_with_all_partition_values() -> None:
     assert len(found) == 100
     loads = [sum(int(path[1:]) for path, _ in shares.of(number)) for number in range(len(shares))]
     assert max(loads) - min(loads) < 100
+
+
+@pytest.mark.parametrize("way", ["native", "indexed"], indirect=True)
+def test_spark_takes_our_index_for_what_it_is(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
+    """Both ways tell Spark the same; a test for each Spark that is supported, because `FileIndex` is its own."""
+    schema = schema_of(spark, "id long not null, p string")
+    adds = [put(folder, f"ü {number}%20'.parquet", pa.table({"id": [number, 10 + number]})) for number in range(3)]
+    rows = scan(spark, storage, list_of_adds(adds), schema)
+    assert ("TarnlogPlannedFiles" in location_of(rows)) == (way == "indexed")
+    assert rows.schema == schema
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 10, 11, 12]
+    assert rows.join(rows.withColumnRenamed("p", "q"), "id").count() == 6
+    assert rows.where("id > 10").count() == 2
+    assert len(rows.inputFiles()) == 3
+    plan: Any = cast(Any, rows)._jdf.queryExecution().optimizedPlan()
+    assert int(plan.stats().sizeInBytes()) == sum(add.size for add in adds)
+    rows.createOrReplaceTempView("indexed_or_not")
+    try:
+        spark.catalog.refreshTable("indexed_or_not")
+        assert spark.sql("SELECT count(*) FROM indexed_or_not").collect()[0][0] == 6, "a version does not change"
+    finally:
+        spark.catalog.dropTempView("indexed_or_not")
+
+
+@pytest.mark.parametrize("source", ["no Java at all", "public final class Other {}"])
+def test_where_spark_does_not_take_an_index_files_are_listed_by_a_manifest(
+    spark: SparkSession,
+    storage: Storage,
+    folder: Path,
+    source: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(_scanning, "INDEX_FROM", 0)
+    monkeypatch.setattr(_planned_index, "_SOURCE", source)
+    monkeypatch.setattr(_planned_index, "_makers", weakref.WeakKeyDictionary())
+    adds = [put(folder, "a.parquet", pa.table({"id": [1, 2]}))]
+    for _ in range(2):
+        rows = scan(spark, storage, list_of_adds(adds), schema_of(spark, "id long"))
+        assert "TarnlogPlannedFiles" not in location_of(rows)
+        assert rows.count() == 2
+    assert caplog.text.count("listed in a manifest") == 1, "it is tried, and told, once"
 
 
 def test_an_unknown_way_is_refused(spark: SparkSession, storage: Storage) -> None:

@@ -20,6 +20,7 @@ from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._arrow_types import arrow_schema
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
+from tarnlog_spark._planned_index import INDEX_FROM, indexed
 from tarnlog_spark._scan_lists import ScanList
 from tarnlog_spark._storage import Storage
 
@@ -104,8 +105,17 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
         return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
-    listed = manifest(_uris(storage, scheme, files), files.files.column("size"), files.files.column("modificationTime"))
-    folder = write_manifest(listed, parent=_conf(spark, FOLDER_CONF, "") or None)
+    uris, sizes, times = (
+        _uris(storage, scheme, files),
+        files.files.column("size"),
+        files.files.column("modificationTime"),
+    )
+    if files.files.num_rows >= INDEX_FROM:
+        listed = pa.table({"uri": uris, "size": sizes, "modified": times})
+        rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), listed, schema)
+        if rows is not None:
+            return rows
+    folder = write_manifest(manifest(uris, sizes, times), parent=_conf(spark, FOLDER_CONF, "") or None)
     return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
 
 
