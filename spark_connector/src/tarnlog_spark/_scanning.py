@@ -105,11 +105,8 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
         return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
-    uris, sizes, times = (
-        _uris(storage, scheme, files),
-        files.files.column("size"),
-        files.files.column("modificationTime"),
-    )
+    uris = _uris(storage, scheme, files)
+    sizes, times = (files.files.column(name) for name in ("size", "modificationTime"))
     if files.files.num_rows >= INDEX_FROM:
         listed = pa.table({"uri": uris, "size": sizes, "modified": times})
         rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), listed, schema)

@@ -38,6 +38,7 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 COLUMNS_FROM = 1000
 """Rows from which on files stay columns: making an action of each takes twenty times as long."""
 _FEW_REMOVES = 1000
+"""Removes up to which a checkpoint is told: they are decoded where they are first asked for, perhaps on the loop."""
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
