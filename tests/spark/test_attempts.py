@@ -18,6 +18,7 @@ import pytest
 
 from tarnlog import Client
 from tarnlog_spark import Table, _staging
+from tarnlog_spark._local_files import local_options
 from tarnlog_spark._writing import WriteTask
 from tests.service_process import ServiceProcess
 
@@ -35,7 +36,7 @@ class Attempts:
         context = cast(Any, spark.sparkContext)
         hadoop = self._jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
         # As Spark does before it starts the job: confs of the session, then the writer's options.
-        for key, value in {**_staging._CONFS, **_staging._WITHOUT_CHECKSUMS}.items():
+        for key, value in {**_staging._CONFS, **local_options(spark)}.items():
             hadoop.set(key, value)
         hadoop.set("mapreduce.job.outputformat.class", "org.apache.parquet.hadoop.ParquetOutputFormat")
         hadoop.set("mapreduce.output.fileoutputformat.outputdir", folder.as_uri())
@@ -138,10 +139,10 @@ def uncoordinated(spark: SparkSession) -> Iterator[None]:
     conf.remove(UNCOORDINATED)
 
 
-def in_attempts(spark: SparkSession, story: Story) -> Callable[[Any, WriteTask, str], int]:
+def in_attempts(spark: SparkSession, story: Story) -> Callable[[Any, WriteTask, str, frozenset[str]], int]:
     """What takes the place of Spark's job: it writes the ids 1 to 3 by two tasks."""
 
-    def run(rows: Any, task: WriteTask, folder: str) -> int:
+    def run(rows: Any, task: WriteTask, folder: str, futile: frozenset[str]) -> int:
         story(Attempts(spark, Path(task.storage.path(folder))))
         return 3
 

@@ -20,6 +20,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tarnlog import Corrupt, InvalidRequest
+from tarnlog_spark._dictionaries import dictionaries, is_users, learn, without_dictionary
+from tarnlog_spark._local_files import local_options
 from tarnlog_spark._scanning import can_reach, spark_scheme
 from tarnlog_spark._staged_files import MARKER, StagedFile, adds_of, staged_files
 from tarnlog_spark._writing import WriteTask, check_partition_columns, decode_message, encode_message
@@ -63,12 +65,6 @@ _CONFS = {
 _WRAPPERS = {"AdaptiveSparkPlan": "executedPlan", "ResultQueryStage": "plan"}
 """What an adaptive query puts around the command, from the outside in, and where the inside is."""
 
-_WITHOUT_CHECKSUMS = {
-    # Else each file has a hidden one beside it, which vacuum would never remove.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
-
 
 def is_native(rows: DataFrame, task: WriteTask, writer: Writer = "auto") -> bool:
     """Whether Spark itself writes these rows. InvalidRequest where it is told to and cannot."""
@@ -91,7 +87,11 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
     """Write the rows in one Spark job and tell its files. Costs that job, a listing of its folder, and the footers."""
     check_partition_columns(task.schema(), task.partition_columns)
     folder = f"write-{uuid.uuid4()}"
-    counted = _run(rows, task, folder)
+    known = dictionaries(rows.sparkSession)
+    futile = known.futile(task.storage.location)
+    if futile and is_users(rows.sparkSession):
+        futile = frozenset()
+    counted = _run(rows, task, folder, futile or frozenset())
     files = staged_files(task, folder)
     adds = adds_of(task, files) if len(files) <= MANY_FILES else _adds_by_job(rows.sparkSession, task, files)
     held = sum(add.num_records or 0 for add in adds)
@@ -101,10 +101,12 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
             "or with writer='arrow'."
         )
     _tidy(task, folder, [add for add in adds if not add.num_records])
+    if futile is None:
+        learn(known, task, adds)
     return [add for add in adds if add.num_records]
 
 
-def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
+def _run(rows: DataFrame, task: WriteTask, folder: str, futile: frozenset[str]) -> int | None:
     """The job; how many rows its winning tasks wrote, as Spark's own write counts them, or None if it does not tell."""
     from pyspark.sql import DataFrame
 
@@ -116,7 +118,9 @@ def _run(rows: DataFrame, task: WriteTask, folder: str) -> int | None:
     if copies:
         here = here.select("*", *(column.alias(name) for name, column in copies.items()))
     scheme = spark_scheme(task.storage)
-    options = {"compression": task.compression, **(_WITHOUT_CHECKSUMS if scheme == "file://" else {})}
+    options = {"compression": task.compression, **without_dictionary(futile)}
+    if scheme == "file://":
+        options |= local_options(spark)
     # A folder that exists is not ours: Spark refuses it.
     writer = here.write.options(**options).mode("error").format("parquet")
     if copies:
