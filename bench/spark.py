@@ -8,23 +8,29 @@ from pathlib import Path
 import msgspec
 
 from bench import frame
-from bench.peer_runs import PeerError
 from bench.report import facts, markdown
 from bench.spark_data import Sizes
 from bench.spark_report import SparkResult, grids, targets
-from bench.spark_runs import PEERS, WRITERS, SparkBench, SparkSize
+from bench.spark_results import PEERS, SparkSize
+from bench.spark_runs import SparkBench
 
 QUICK = SparkSize(
     race=Sizes(rounds=2, rows=2_000_000, files=8, small_files=1_000, written=400_000),
-    appends=10,
-    each=2,
+    blocks=2,
+    appends=5,
+    shared_blocks=2,
+    each=1,
     planned=5_000,
+    asks=2,
 )
 FULL = SparkSize(
     race=Sizes(rounds=5, rows=20_000_000, files=40, small_files=10_000, written=4_000_000),
-    appends=200,
-    each=6,
+    blocks=10,
+    appends=20,
+    shared_blocks=5,
+    each=2,
     planned=100_000,
+    asks=5,
 )
 
 
@@ -57,17 +63,10 @@ def collect(size: SparkSize, scratch: Path, *, only: str | None, peers: bool) ->
     """Run every part; a peer that cannot run is named with the reason."""
     bench = SparkBench(scratch, size)
     raced, overhead = bench.race() if only != "tables" else ({}, None)
-    tables = [bench.tarnlog()] if only != "race" else []
-    absent: dict[str, str] = {}
-    for peer in PEERS if peers and only != "race" else ():
-        try:
-            tables.append(bench.peer(peer))
-        except PeerError as error:
-            absent[peer] = str(error)
+    tables, absent = bench.tables(PEERS if peers else ()) if only != "race" else ([], {})
     return SparkResult(
         facts=facts(bench.versions),
         rounds=size.race.rounds,
-        writers_appends=WRITERS * size.each,
         planned_files=size.planned,
         raced=raced,
         overhead=overhead,

@@ -1,6 +1,7 @@
 """tarnlog's share of the Spark benchmark, in a process of its own: beside plain Parquet in one session, and alone.
 
-`python -m bench.spark_child '{"work": "race", "url": ..., ...}'`; its last line is the answer.
+`python -m bench.spark_child '{"work": "race", "url": ..., ...}'`; its last line is the answer. With the work "tables"
+it answers the same commands as the peers do (bench.peers.spark_tables) until its stdin ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import msgspec
 
-from bench.peers.spark_tables import SESSION, measured
+from bench.peers.spark_tables import SESSION, work
 from bench.spark_data import ROWS_OF_A_SMALL_FILE, Sizes, rows, small_files
 from tarnlog import Client
 from tarnlog_spark import Table, session
@@ -191,17 +192,25 @@ class Race:
         return spent
 
 
-def main(setting: dict[str, Any]) -> None:
+def main(setting: dict[str, Any]) -> int:
+    if setting["work"] == "tables":
+        return work(lambda: _tables(setting["url"]))
+    spark, versions = _session()
+    found = Race(spark, setting["url"], Path(setting["folder"]), msgspec.convert(setting["sizes"], Sizes)).run()
+    print(json.dumps({**found, "versions": versions}))
+    return 0
+
+
+def _tables(url: str) -> tuple[Tarnlog, dict[str, str]]:
+    spark, versions = _session()
+    return Tarnlog(spark, url), versions
+
+
+def _session() -> tuple[SparkSession, dict[str, str]]:
     spark = session("bench", conf=SESSION)
     spark.sparkContext.setLogLevel("OFF")
-    if setting["work"] == "race":
-        sizes = msgspec.convert(setting["sizes"], Sizes)
-        found = Race(spark, setting["url"], Path(setting["folder"]), sizes).run()
-    else:
-        found = measured(Tarnlog(spark, setting["url"]), setting)
-    versions = {"tarnlog-spark": f"{version('tarnlog-spark')} on pyspark {spark.version}"}
-    print(json.dumps({**found, "versions": versions}))
+    return spark, {"tarnlog-spark": f"{version('tarnlog-spark')} on pyspark {spark.version}"}
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    sys.exit(main(json.loads(sys.argv[1])))

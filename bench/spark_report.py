@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 
 import msgspec
 
 from bench.commit_report import Target, number, target_grid
 from bench.quiet import DISTURBED
 from bench.report import Grid
-from bench.spark_runs import PEERS, WRITERS, Overhead, Raced, Tables
+from bench.spark_results import FILTERS, PEERS, WRITERS, Overhead, Plans, Raced, Tables
 
 SCAN_SHARE = 0.95
 WRITE_SHARE = 0.85
@@ -17,14 +18,18 @@ JOB_SECONDS = 5.0
 OVERHEAD = 0.05
 """Plan and commit together, as a share of a job of JOB_SECONDS."""
 
+WAYS: dict[str, Callable[[Plans], list[float]]] = {
+    "new version": lambda plan: plan.new_version,
+    "again": lambda plan: plan.again,
+}
+"""How each plan is asked for: on a version that nobody has planned, and on one that was planned before."""
+
 
 class SparkResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that one run measured."""
 
     facts: dict[str, str]
     rounds: int
-    writers_appends: int
-    """Appends of all concurrent writers together."""
     planned_files: int
     raced: dict[str, Raced] = {}
     overhead: Overhead | None = None
@@ -37,8 +42,13 @@ class SparkResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def share(one: Raced) -> float:
-    """The speed of plain Parquet that was reached. Neighbours in time are compared: the machine's speed drifts."""
-    return statistics.median(native / own for own, native in zip(one.own, one.native, strict=True))
+    """The speed of plain Parquet that was reached."""
+    return ahead(one.own, one.native)
+
+
+def ahead(own: list[float], other: list[float]) -> float:
+    """How many times longer the other took. Neighbours in time are compared: the machine's speed drifts."""
+    return statistics.median(late / early for early, late in zip(own, other, strict=True))
 
 
 def grids(result: SparkResult) -> list[Grid]:
@@ -67,23 +77,22 @@ def _raced(result: SparkResult) -> Grid:
 def _appends(result: SparkResult) -> Grid:
     heads = ["system", "small append ms", "p90 ms", "last tenth ms", f"{WRITERS} writers, appends/s", "failed"]
     rows = []
-    for one in sorted(result.tables, key=lambda one: statistics.median(one.small)):
-        small = [statistics.median(one.small), _high(one.small), statistics.median(one.small[-len(one.small) // 10 :])]
-        rate = one.per_second(result.writers_appends)
-        rows.append([one.system, *(number(spent * 1e3) for spent in small), f"{rate:.1f}", str(one.failed)])
-    return Grid("Appends of 1,000 rows", heads, rows)
+    for one in sorted(result.tables, key=lambda one: statistics.median(one.appends)):
+        all_, late = one.appends, one.appends[-max(1, len(one.appends) // 10) :]
+        small = [statistics.median(all_), _high(all_), statistics.median(late)]
+        rows.append([one.system, *(number(spent * 1e3) for spent in small), f"{one.per_second:.1f}", str(one.failed)])
+    return Grid("Appends of 1,000 rows, by turns", heads, rows)
 
 
 def _plans(result: SparkResult) -> Grid:
-    names = list(dict.fromkeys(name for one in result.tables if one.planned for name in one.planned.plans))
+    names = list(dict.fromkeys(name for one in result.tables for name in one.planned.plans))
+    heads = ["system", "first plan ms", *(f"{name}: {way} ms" for name in names for way in WAYS)]
     rows = []
     for one in result.tables:
-        if one.planned:
-            plans = [one.planned.plans[name] for name in names]
-            warm = [f"{number(plan.warm_ms)} ({number(plan.once_ms)})" for plan in plans]
-            rows.append([one.system, number(one.planned.first_ms), *warm])
-    heads = ["system", "first plan ms", *(f"{name}, ms (asked once)" for name in names)]
-    return Grid(f"Planning {result.planned_files:,} files, until the scan's tasks are there", heads, rows)
+        spent = [statistics.median(of(one.planned.plans[name])) for name in names for of in WAYS.values()]
+        rows.append([one.system, *map(number, (one.planned.first_ms, *spent))])
+    title = f"Planning {result.planned_files:,} files, until the scan's tasks are there, by turns"
+    return Grid(title, heads, rows)
 
 
 def targets(result: SparkResult) -> list[Target]:
@@ -117,18 +126,25 @@ def _overhead(result: SparkResult) -> Target:
 
 def _against_peer(result: SparkResult, peer: str) -> list[Target]:
     own, other = result.find("tarnlog"), result.find(peer)
+    planning = f"planning {result.planned_files:,} files"
     works: dict[str, float | None] = {"small appends": None, f"appends of {WRITERS} writers": None}
-    files = f"{result.planned_files:,} files"
-    works |= {f"planning {files}, {way}": None for way in ("first", "range 0.1 %", "partition", "everything")}
+    works |= {f"{planning}, first": None}
+    works |= {f"{planning}, {name}, {way}": None for way in WAYS for name in FILTERS}
     if own and other:
-        works["small appends"] = statistics.median(other.small) / statistics.median(own.small)
-        rates = [one.per_second(result.writers_appends) for one in (own, other)]
-        works[f"appends of {WRITERS} writers"] = rates[0] / rates[1] if rates[1] else float("inf")
-        if own.planned and other.planned:
-            works[f"planning {files}, first"] = other.planned.first_ms / own.planned.first_ms
-            for name, plan in own.planned.plans.items():
-                works[f"planning {files}, {name}"] = other.planned.plans[name].warm_ms / plan.warm_ms
+        turns = [[statistics.median(block) for block in one.small] for one in (own, other)]
+        works["small appends"] = ahead(*turns)
+        works[f"appends of {WRITERS} writers"] = _rates_ahead(own, other)
+        works[f"{planning}, first"] = other.planned.first_ms / own.planned.first_ms
+        for name, plan in own.planned.plans.items():
+            for way, of in WAYS.items():
+                works[f"{planning}, {name}, {way}"] = ahead(of(plan), of(other.planned.plans[name]))
     return [_ahead(f"{name}, against {peer}", ratio) for name, ratio in works.items()]
+
+
+def _rates_ahead(own: Tables, other: Tables) -> float:
+    """The median over the turns; a turn in which nothing of the other landed is endlessly ahead, or behind if equal."""
+    pairs = [(one.per_second, two.per_second) for one, two in zip(own.shared, other.shared, strict=True)]
+    return statistics.median(one / two if two else float("inf") if one else 0.0 for one, two in pairs)
 
 
 def _ahead(name: str, ratio: float | None) -> Target:
@@ -148,6 +164,6 @@ def _disturbed(result: SparkResult) -> str:
     if not noisy:
         return ""
     return (
-        f"{noisy} of {len(result.busy)} processes were disturbed: others used more than {DISTURBED:.0%} of the cores "
+        f"{noisy} of {len(result.busy)} parts were disturbed: others used more than {DISTURBED:.0%} of the cores "
         "right before. Repeat on a quiet machine."
     )

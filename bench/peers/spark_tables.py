@@ -1,25 +1,29 @@
 """Delta Lake and Iceberg in their own Spark: small appends, appends of several writers at once, planning many files.
 
-Run in the peer's own environment: `python -m bench.peers.spark_tables '{"system": "delta", "folder": ..., ...}'`. Their
-jars come from Maven Central, as their users get them; where it does not answer, the peer is not measured.
+Run in the peer's own environment: `python -m bench.peers.spark_tables '{"system": "delta", "folder": ...}'` answers the
+commands of `Work` until its stdin ends. Their jars come from Maven Central, as their users get them; where it does not
+answer, the peer is not measured.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
+from bench.peers.serving import Verbs, serve
+from bench.plan_layout import CHOSEN_DAY, RANGE_START, ROWS
+
 DELTA = "io.delta:delta-spark_2.13:4.4.0"
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 PLANNED = "plan"
-"""The table of many entries, made beforehand: no file of it is there."""
-WARM = 5
+"""The table of many entries, made beforehand: no file of them is there."""
 SESSION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -85,96 +89,116 @@ class Peer:
         return int(self.read(table).count())
 
 
-def small_appends(peer: Any, count: int, rows: int) -> list[float]:
-    """Seconds of each append of a few rows."""
-    peer.create("small")
-    frame = peer.spark.range(rows).selectExpr("id", "CAST(id AS DOUBLE) AS x").coalesce(1)
-    spent = []
-    for _ in range(count):
-        start = time.perf_counter()
-        peer.append("small", frame)
-        spent.append(time.perf_counter() - start)
-    if peer.rows("small") != count * rows:
-        raise RuntimeError(f"{peer.rows('small')} rows where {count * rows} were appended")
-    return spent
+class Work:
+    """What a system can be asked for, in one session (see bench.peers.serving); every answer is JSON."""
 
+    def __init__(self, peer: Any) -> None:
+        self._peer = peer
+        self._landed: Counter[str] = Counter()
+        self._kept: Any = None
 
-def concurrent_appends(peer: Any, writers: int, each: int, rows: int) -> tuple[float, int]:
-    """Seconds until all writers were done, and how many of their appends failed."""
-    peer.create("shared")
-    frame = peer.spark.range(rows).selectExpr("id", "CAST(id AS DOUBLE) AS x").coalesce(1)
-
-    def write(_: int) -> int:
-        failed = 0
-        for _ in range(each):
-            try:
-                peer.append("shared", frame)
-            except Exception:
-                failed += 1
-        return failed
-
-    start = time.perf_counter()
-    with ThreadPoolExecutor(writers) as pool:
-        failed = sum(pool.map(write, range(writers)))
-    spent = time.perf_counter() - start
-    if peer.rows("shared") != (writers * each - failed) * rows:
-        raise RuntimeError("the rows there are not those that were acknowledged")
-    return spent, failed
-
-
-def plan(peer: Any, table: str, where: str | None) -> tuple[float, Any]:
-    """Milliseconds until the physical scan is there with all its tasks, and the frame."""
-    start = time.perf_counter()
-    frame = peer.read(table, where)
-    frame._jdf.queryExecution().toRdd().getNumPartitions()
-    return (time.perf_counter() - start) * 1e3, frame
-
-
-def plans(peer: Any, asked: dict[str, str | None], warm_up: str) -> dict[str, Any]:
-    """The first plan of a table that nobody has opened, in a session that has planned another one; then warm ones."""
-    for _ in range(3):
-        plan(peer, warm_up, "id < 10")
-    first, _ = plan(peer, PLANNED, next(iter(asked.values())))
-    found = {}
-    for name, where in asked.items():
-        once, frame = plan(peer, PLANNED, where)
-        spent = [plan(peer, PLANNED, where)[0] for _ in range(WARM)]
-        files = len(frame._jdf.inputFiles())
-        found[name] = {"once_ms": once, "warm_ms": statistics.median(spent), "found": files or None}
-    return {"first_ms": first, "plans": found}
-
-
-def measured(peer: Any, setting: dict[str, Any]) -> dict[str, Any]:
-    """Everything that all systems are asked for, in one session."""
-    small_appends(Renamed(peer, "warm_up"), 3, setting["rows"])
-    small = small_appends(peer, setting["appends"], setting["rows"])
-    spent, failed = concurrent_appends(peer, setting["writers"], setting["each"], setting["rows"])
-    planned = plans(peer, setting["plans"], "warm_up_small") if setting.get("plans") else None
-    return {"small": small, "concurrent": spent, "failed": failed, "planned": planned}
-
-
-def main(setting: dict[str, Any]) -> None:
-    peer = Peer(setting["system"], setting["folder"])
-    jar = CONF[setting["system"]]["spark.jars.packages"].rpartition(":")
-    versions = {jar[0].partition(":")[2]: f"{jar[2]} on pyspark {version('pyspark')}"}
-    print(json.dumps({**measured(peer, setting), "versions": versions}))
-
-
-class Renamed:
-    """The same peer with other table names, for a first round that is not counted."""
-
-    def __init__(self, peer: Any, prefix: str) -> None:
-        self._peer, self._prefix, self.spark = peer, prefix, peer.spark
+    def verbs(self) -> Verbs:
+        """By the name that a command calls them."""
+        works = (self.create, self.append, self.check, self.append_together, self.check_together, self.plan, self.grow)
+        return {work.__name__: work for work in (*works, self.kept_files)}
 
     def create(self, table: str) -> None:
-        self._peer.create(f"{self._prefix}_{table}")
+        self._peer.create(table)
 
-    def append(self, table: str, frame: Any) -> None:
-        self._peer.append(f"{self._prefix}_{table}", frame)
+    def append(self, table: str, count: int, rows: int) -> list[float]:
+        """Seconds of each append of a few rows, one after the other."""
+        frame, spent = self._small(rows), []
+        for _ in range(count):
+            start = time.perf_counter()
+            self._peer.append(table, frame)
+            spent.append(time.perf_counter() - start)
+        return spent
 
-    def rows(self, table: str) -> int:
-        return int(self._peer.rows(f"{self._prefix}_{table}"))
+    def check(self, table: str, rows: int) -> None:
+        """Raises where a table does not have as many rows."""
+        found = self._peer.rows(table)
+        if found != rows:
+            raise RuntimeError(f"{found} rows where {rows} were appended")
+
+    def append_together(self, table: str, writers: int, each: int, rows: int) -> tuple[float, int]:
+        """Seconds until all writers were done, and how many of their appends failed."""
+        frame = self._small(rows)
+
+        def write(_: int) -> int:
+            failed = 0
+            for _ in range(each):
+                try:
+                    self._peer.append(table, frame)
+                except Exception:
+                    failed += 1
+            return failed
+
+        start = time.perf_counter()
+        with ThreadPoolExecutor(writers) as pool:
+            failed = sum(pool.map(write, range(writers)))
+        spent = time.perf_counter() - start
+        self._landed[table] += writers * each - failed
+        return spent, failed
+
+    def check_together(self, table: str, rows: int) -> None:
+        """Raises where the rows there are not those that were acknowledged."""
+        self.check(table, self._landed[table] * rows)
+
+    def plan(self, table: str, where: str | None, keep: bool = False) -> float:
+        """Milliseconds until the physical scan is there with all its tasks. What is kept tells its files later."""
+        start = time.perf_counter()
+        frame = self._peer.read(table, where)
+        frame._jdf.queryExecution().toRdd().getNumPartitions()
+        spent = (time.perf_counter() - start) * 1e3
+        if keep:
+            self._kept = frame
+        return spent
+
+    def grow(self) -> None:
+        """A new version of the planned table: one small append of real rows, to a file that every filter selects."""
+        columns = ("id", f"DATE'{CHOSEN_DAY}' AS d", f"id + {RANGE_START} AS x")
+        self._peer.append(PLANNED, self._peer.spark.range(ROWS).selectExpr(*columns).coalesce(1))
+
+    def kept_files(self) -> int | None:
+        """How many files the kept plan names; None where the system does not tell."""
+        return len(self._kept._jdf.inputFiles()) or None
+
+    def _small(self, rows: int) -> Any:
+        return self._peer.spark.range(rows).selectExpr("id", "CAST(id AS DOUBLE) AS x").coalesce(1)
+
+
+def work(start: Callable[[], tuple[Any, dict[str, str]]]) -> int:
+    """Serve until stdin ends, then end Spark in order; the exit code. `start` gives the system and its versions."""
+    started: list[Any] = []
+
+    def begin() -> tuple[dict[str, Any], Verbs]:
+        peer, versions = start()
+        started.append(peer)
+        return {"versions": versions}, Work(peer).verbs()
+
+    code = serve(begin)
+    for peer in started:
+        _stop(peer.spark)
+    return code
+
+
+def _stop(spark: Any) -> None:
+    """Return when its Java is gone: it removes its temporary folders as it goes."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def main(setting: dict[str, Any]) -> int:
+    def start() -> tuple[Peer, dict[str, str]]:
+        peer = Peer(setting["system"], setting["folder"])
+        jar = CONF[setting["system"]]["spark.jars.packages"].rpartition(":")
+        return peer, {jar[0].partition(":")[2]: f"{jar[2]} on pyspark {version('pyspark')}"}
+
+    return work(start)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    sys.exit(main(json.loads(sys.argv[1])))
