@@ -15,7 +15,7 @@ from bench.spark_results import PEERS, SparkSize
 from bench.spark_runs import SparkBench
 
 QUICK = SparkSize(
-    race=Sizes(rounds=2, rows=2_000_000, files=8, small_files=1_000, written=400_000),
+    race=Sizes(rounds=2, write_rounds=2, rows=2_000_000, files=8, small_files=1_000, written=400_000),
     blocks=2,
     appends=5,
     shared_blocks=2,
@@ -24,7 +24,7 @@ QUICK = SparkSize(
     asks=2,
 )
 FULL = SparkSize(
-    race=Sizes(rounds=5, rows=20_000_000, files=40, small_files=10_000, written=4_000_000),
+    race=Sizes(rounds=5, write_rounds=9, rows=20_000_000, files=40, small_files=10_000, written=4_000_000),
     blocks=10,
     appends=20,
     shared_blocks=5,
@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     """Measure, show, write; the exit code."""
     size = QUICK if options.quick else FULL
     if options.rounds:
-        size = msgspec.structs.replace(size, race=msgspec.structs.replace(size.race, rounds=options.rounds))
+        more = max(options.rounds, size.race.write_rounds)
+        race = msgspec.structs.replace(size.race, rounds=options.rounds, write_rounds=more)
+        size = msgspec.structs.replace(size, race=race)
     return frame.run(
         "spark",
         options,

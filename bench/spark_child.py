@@ -113,8 +113,13 @@ class Race:
         return {f"selective filter, {files:,} files": found}
 
     def writes(self) -> dict[str, Any]:
+        """The same rows, each time into a new table, and each time into one that was written before."""
         frame = rows(self._spark, self._sizes.written, 8)
-        return {"write": self._write_both(frame, []), "partitioned write": self._write_both(frame, ["p"])}
+        found: dict[str, Any] = {}
+        for kind, split in (("", []), ("partitioned ", ["p"])):
+            found[f"{kind}write"] = self._write_both(frame, split)
+            found[f"{kind}append"] = self._append_both(frame, split)
+        return found
 
     def overhead(self) -> dict[str, float]:
         """A job from table to table: what of it went into planning the read, and into talk about the write."""
@@ -175,15 +180,47 @@ class Race:
         own(0)
         native(0)
         clean(0)
-        return self._by_turns(own, native, clean)
+        return self._by_turns(own, native, clean, self._sizes.write_rounds)
+
+    def _append_both(self, frame: DataFrame, split: list[str]) -> dict[str, list[float]]:
+        """Both sides grow alike; an append looks at nothing that is there, so its time does not."""
+        kind = "grown_split" if split else "grown"
+        name, folder = f"bench.{kind}", str(self._folder / kind)
+
+        def own(_: int) -> None:
+            self._table(name).write(frame)
+
+        def native(_: int) -> None:
+            frame.write.mode("append").partitionBy(*split).parquet(folder)
+
+        def check(number: int) -> None:
+            wanted = (number + 1) * self._sizes.written
+            found = self._table(name).read().count(), self._spark.read.parquet(folder).count()
+            if found != (wanted, wanted):
+                raise RuntimeError(f"{name} and its folder hold {found} rows where {wanted} were written to each")
+
+        self._table(name).write(frame, partition_by=split)
+        native(0)
+        check(0)
+        found = self._by_turns(own, native, check, self._sizes.write_rounds)
+        self._client.drop_table(name, purge=True)
+        shutil.rmtree(folder)
+        return found
 
     def _by_turns(
-        self, own: Callable[[int], Any], native: Callable[[int], Any], after: Callable[[int], None] = lambda _: None
+        self,
+        own: Callable[[int], Any],
+        native: Callable[[int], Any],
+        after: Callable[[int], None] = lambda _: None,
+        rounds: int | None = None,
     ) -> dict[str, list[float]]:
-        """Both in every round, who goes first alternates: what the machine does meanwhile hits both alike."""
+        """Both in every round, who goes first alternates: what the machine does meanwhile hits both alike.
+
+        What `after` does is in nobody's time.
+        """
         spent: dict[str, list[float]] = {"own": [], "native": []}
         both = {"own": own, "native": native}
-        for number in range(1, self._sizes.rounds + 1):
+        for number in range(1, (rounds or self._sizes.rounds) + 1):
             for side in sorted(both, reverse=number % 2 == 0):
                 start = time.perf_counter()
                 both[side](number)

@@ -27,6 +27,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """How far to go beside plain Parquet."""
 
     rounds: int
+    write_rounds: int
+    """More of them: a write takes seconds, and one differs from the next."""
     rows: int
     """Rows of the table that is scanned."""
     files: int

@@ -100,7 +100,8 @@ def targets(result: SparkResult) -> list[Target]:
     found = [_against_native(result, name, SCAN_SHARE) for name in ("scan", "count", "selective filter")]
     many = next((name for name in result.raced if name.endswith(" files")), "selective filter, many files")
     found.append(_against_native(result, many, 1.0, ahead=True))
-    found += [_against_native(result, "write", WRITE_SHARE), _against_native(result, "partitioned write", 1.0)]
+    found += [_against_native(result, name, WRITE_SHARE) for name in ("write", "append")]
+    found += [_against_native(result, f"partitioned {name}", 1.0) for name in ("write", "append")]
     found.append(_overhead(result))
     for peer in PEERS:
         found += _against_peer(result, peer)

@@ -53,6 +53,18 @@ def test_targets_tell_met_missed_and_not_measured() -> None:
     assert found["small appends, against iceberg"].met is None
 
 
+def test_writes_and_appends_have_their_own_targets() -> None:
+    raced = {
+        name: Raced(own=[1.0], native=[reached])
+        for name, reached in (("write", 0.9), ("append", 0.8), ("partitioned write", 0.99), ("partitioned append", 1.0))
+    }
+    found = {one.name: (one.wanted, one.met) for one in targets(result(raced=raced))}
+    assert found["write, against plain Parquet"] == ("≥ 0.85 ×", True)
+    assert found["append, against plain Parquet"] == ("≥ 0.85 ×", False)
+    assert found["partitioned write, against plain Parquet"] == ("≥ 1 ×", False)
+    assert found["partitioned append, against plain Parquet"] == ("≥ 1 ×", True)
+
+
 def test_turns_are_compared_with_their_neighbours() -> None:
     """The machine was slower in some turns than in others, for both alike; so the ratio is the same in all of them."""
 

@@ -6,14 +6,16 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bench.peers.spark_tables import PLANNED, Work
 from bench.plan_layout import expected, filters
 from bench.plan_runs import build
-from bench.spark_child import Tarnlog
+from bench.spark_child import Race, Tarnlog
+from bench.spark_data import Sizes
+from tarnlog_spark import Table
 from tarnlog_spark._writing import STORED
 from tests.service_process import running_service
 
@@ -84,3 +86,27 @@ def test_only_appends_that_landed_count(spark: SparkSession, url: str) -> None:
     Tarnlog(spark, url).append("shared", spark.range(1).selectExpr("id", "CAST(id AS DOUBLE) AS x"))
     with pytest.raises(RuntimeError, match="81 rows where 80 were appended"):
         work.check_together("shared", 10)
+
+
+def test_writes_are_raced_into_new_tables_and_into_ones_that_grow(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    sizes = Sizes(rounds=1, write_rounds=2, rows=1, files=1, small_files=1, written=1_000)
+    found = Race(spark, url, tmp_path, sizes).writes()
+    assert list(found) == ["write", "append", "partitioned write", "partitioned append"]
+    assert all(len(one[side]) == 2 for one in found.values() for side in ("own", "native"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_raced_append_that_loses_rows_is_noticed(
+    spark: SparkSession, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Table.write
+
+    def lossy(self: Table, rows: DataFrame, **options: Any) -> Any:
+        return write(self, rows.limit(999) if self.exists else rows, **options)
+
+    monkeypatch.setattr(Table, "write", lossy)
+    sizes = Sizes(rounds=1, write_rounds=1, rows=1, files=1, small_files=1, written=1_000)
+    with pytest.raises(RuntimeError, match=r"hold \(1999, 2000\) rows where 2000 were written"):
+        Race(spark, url, tmp_path, sizes).writes()
