@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bench.quiet import busy_share
 from bench.servers import tarnlog
 from bench.spark_children import TIMEOUT, Child, Turns
 from bench.spark_results import Overhead, Raced, SparkSize, Tables
-from bench.spark_rounds import measured
+from bench.spark_rounds import SETTLE, measured
 from tarnlog_spark._writing import STORED
 
 RACE_TIMEOUT = 2 * TIMEOUT
@@ -101,7 +102,8 @@ class SparkBench:
         self.versions.update(turns.join(system, child)["versions"])
 
     def _look_around(self) -> None:
-        """Was the machine ours, right before something is measured?"""
+        """Was the machine ours, right before something is measured? What the part before left behind may end first."""
+        time.sleep(SETTLE)
         self.busy.append(busy_share())
 
 
