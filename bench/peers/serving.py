@@ -38,8 +38,8 @@ def serve(start: Callable[[], tuple[Any, Verbs]]) -> int:
             traceback.print_exc()
             _tell(answers, {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]})
             return 1
+        waiting.task_done()  # first: whoever has the answer may end this process, in order
         _tell(answers, {"answer": answer})
-        waiting.task_done()
     return 0
 
 

@@ -83,15 +83,30 @@ def test_writes_start_no_process_and_set_the_same_modes(
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o777, 0o000, 0o1777])
 def test_any_mode(spark: SparkSession, tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a folder ü"
+    path.mkdir()
+    set_mode(spark, path, mode)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_folder_goes_on_to_give_its_group(spark: SparkSession, tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    folder.mkdir()
+    file.write_bytes(b"")
+    for path in (folder, file):
+        path.chmod(0o6777)
+        set_mode(spark, path, 0o755)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file)] == [0o6755, 0o755], "as chmod has it"
+
+
+def set_mode(spark: SparkSession, path: Path, mode: int) -> None:
+    """By the class that writes use."""
     own = cast(Any, spark)
     hadoop = own._jvm.org.apache.hadoop
     loaded = own._jvm.java.lang.Class.forName(local_file_system(spark))
     system = loaded.getConstructors()[0].newInstance(own._sc._gateway.new_array(own._jvm.Object, 0))
     system.initialize(own._jvm.java.net.URI("file:///"), hadoop.conf.Configuration())
-    path = tmp_path / "a folder ü"
-    path.mkdir()
     system.setPermission(hadoop.fs.Path(str(path)), hadoop.fs.permission.FsPermission(f"{mode:04o}"))
-    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 @pytest.mark.usefixtures("fresh")

@@ -18,6 +18,7 @@ import pytest
 from tarnlog import Client, Corrupt, InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark import SchemaMismatch, Table, _staging
+from tarnlog_spark._scanning import SCAN_CONF
 from tarnlog_spark._staged_files import adds_of, staged_files
 from tarnlog_spark._storage import storage_at
 from tarnlog_spark._writing import WriteTask
@@ -254,6 +255,24 @@ def test_what_only_tasks_of_our_own_can_do_is_left_to_them(
     finally:
         spark.conf.unset(_staging.WRITE_CONF)
     assert not any(map(is_staged, client.files(plain.name)))
+
+
+def test_names_that_hadoop_would_replace(
+    spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str
+) -> None:
+    rows = spark.range(3).withColumnRenamed("id", "a ${user.home}")
+    table = Table.for_name(spark, name, url=tarnlog_service.url)
+    with pytest.raises(InvalidRequest, match="name with"):
+        table.write(rows, writer="native")
+    table.write(rows)
+    assert not any(map(is_staged, client.files(name)))
+    assert Counter(row[0] for row in table.read().collect()) == Counter(range(3))
+    spark.conf.set(SCAN_CONF, "native")
+    try:
+        with pytest.raises(InvalidRequest, match=r"\{\.\.\.\}"):
+            table.read()
+    finally:
+        spark.conf.unset(SCAN_CONF)
 
 
 def staged(folder: Path, *names: str) -> WriteTask:

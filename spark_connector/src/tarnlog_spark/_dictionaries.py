@@ -2,35 +2,34 @@
 
 Parquet's writer collects the first page of every column in a dictionary, and throws it away where it does not make the
 page smaller: numbers and texts that hardly repeat. In files of a partitioned write that is much of what is written. The
-bytes come out the same without trying, so a table's next write does not try where the last one failed, and tries all
+bytes come out the same without trying, so a table's next writes do not try where none of its files had one, and try all
 columns once in a while: data changes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tarnlog.protocol.actions import Add
 from tarnlog_spark._statistics import flat_columns
 from tarnlog_spark._writing import WriteTask
 
 SETTING = "parquet.enable.dictionary"
+USERS = (SETTING, "parquet.dictionary")
+"""How settings begin that say how dictionaries are to be made."""
+
 PAGE_ROWS = 20_000
 """Values on which the writer decides: files with fewer say nothing about larger ones."""
 
-LOOKED_AT = 4
-"""Files of a write whose footers are looked at, those with the most rows."""
-
 TRIED_EVERY = 16
-MOST_TABLES = 1000
+MOST_COLUMNS, MOST_TABLES = 100, 1000
+"""Each column that is left out is an option of the write, which costs Spark time."""
 _USED = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 
 
@@ -38,60 +37,68 @@ class Dictionaries:
     """What one session knows of its tables. Several threads of a job may write at the same time."""
 
     def __init__(self) -> None:
-        self._futile: OrderedDict[str, frozenset[str]] = OrderedDict()
-        self._writes: dict[str, int] = {}
+        self._futile: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._writes: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
-    def futile(self, table: str) -> frozenset[str] | None:
+    def futile(self, task: WriteTask) -> frozenset[str] | None:
         """The columns that a table's next write leaves out; None when it tries all, to be learned from."""
+        key = _key(task)
         with self._lock:
-            if table not in self._futile:
+            if key not in self._futile:
                 return None
-            self._futile.move_to_end(table)
-            self._writes[table] += 1
-            return None if self._writes[table] % TRIED_EVERY == 0 else self._futile[table]
+            self._futile.move_to_end(key)
+            self._writes[key] += 1
+            return None if self._writes[key] >= TRIED_EVERY else self._futile[key]
 
-    def learn(self, table: str, paid: Iterable[tuple[str, bool]]) -> None:
-        """Take in for which columns a dictionary paid in a file, of a write that tried all. One file that has a
-        dictionary is enough to try on; columns of which nothing was seen stay what they were."""
-        found: dict[str, bool] = {}
-        for name, has_paid in paid:
-            found[name] = found.get(name, False) or has_paid
-        if not found:
+    def learn(self, task: WriteTask, paid: Mapping[str, bool]) -> None:
+        """Take in for which columns a dictionary paid, in a write that tried all. Columns of which nothing was seen
+        stay what they were; a write of which nothing was seen at all leaves the next one to be learned from."""
+        if not paid:
             return
+        key = _key(task)
         with self._lock:
-            known = {name for name in self._futile.get(table, ()) if name not in found}
-            self._futile[table] = frozenset(known | {name for name, has_paid in found.items() if not has_paid})
-            self._writes.setdefault(table, 0)
+            known = {name for name in self._futile.get(key, ()) if name not in paid}
+            self._futile[key] = frozenset(known.union(name for name, has_paid in paid.items() if not has_paid))
+            self._writes[key] = 0
             while len(self._futile) > MOST_TABLES:
                 gone, _ = self._futile.popitem(last=False)
                 del self._writes[gone]
 
 
-def learn(known: Dictionaries, task: WriteTask, written: Sequence[Add]) -> None:
-    """Look at the largest files of a write. Costs their footers, and nothing where all files are small."""
-    large = [file for file in written if (file.num_records or 0) >= PAGE_ROWS]
-    schema = task.schema()
-    seen: list[tuple[str, bool]] = []
-    for file in sorted(large, key=lambda file: -(file.num_records or 0))[:LOOKED_AT]:
-        with (
-            contextlib.suppress(OSError),  # the rows are safe, and the next write will tell
-            task.storage.filesystem.open_input_file(task.storage.path(file.path)) as source,
-        ):
-            seen += _paid(pq.ParquetFile(source).metadata, schema)
-    known.learn(task.storage.location, seen)
+def _key(task: WriteTask) -> tuple[str, str]:
+    """A column of another type is another column."""
+    return task.storage.location, task.schema_string
 
 
-def _paid(footer: pq.FileMetaData, schema: pa.Schema) -> Iterator[tuple[str, bool]]:
-    """Columns with enough values, and whether they have a dictionary."""
-    for field, leaf in flat_columns(schema, limit=None):
-        if "." in field.name or pa.types.is_boolean(field.type):  # the setting's dots are of nested columns
-            continue
-        chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
-        if any(_USED & set(chunk.encodings) for chunk in chunks):
-            yield field.name, True
-        elif any(_values(chunk) >= PAGE_ROWS for chunk in chunks):
-            yield field.name, False
+class Paid:
+    """For which columns a dictionary paid, over all files of a write: in one of them is enough to try on.
+
+    Several threads may look at files: True is never taken back.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.found: dict[str, bool] = {}
+        self._columns = [
+            (field.name, leaf)
+            for field, leaf in flat_columns(schema, limit=MOST_COLUMNS)
+            # The setting's dots are of nested columns, and Hadoop cuts blanks off its ends.
+            if "." not in field.name and field.name == field.name.strip() and not pa.types.is_boolean(field.type)
+        ]
+
+    def look(self, footer: pq.FileMetaData) -> None:
+        """Take in one file. Costs a look at each column of each row group."""
+        for name, leaf in self._columns:
+            chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
+            if any(_USED & set(chunk.encodings) for chunk in chunks):
+                self.found[name] = True
+            elif any(_values(chunk) >= PAGE_ROWS for chunk in chunks):
+                self.found.setdefault(name, False)
+
+    def take(self, found: Mapping[str, bool]) -> None:
+        """Take in what was found elsewhere."""
+        for name, has_paid in found.items():
+            self.found[name] = self.found.get(name, False) or has_paid
 
 
 def _values(chunk: Any) -> int:
@@ -106,8 +113,10 @@ def without_dictionary(columns: frozenset[str]) -> dict[str, str]:
 
 
 def is_users(spark: Any) -> bool:
-    """Whether the session or its Hadoop has settings for dictionaries: then nothing of it is decided here."""
-    return not spark._jsparkSession.sessionState().newHadoopConf().getPropsWithPrefix(SETTING).isEmpty()
+    """Whether the session or its Hadoop has settings for dictionaries: then nothing is learned of what they made, and
+    nothing is decided here. Takes some milliseconds."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return any(not conf.getPropsWithPrefix(prefix).isEmpty() for prefix in USERS)
 
 
 def dictionaries(spark: Any) -> Dictionaries:

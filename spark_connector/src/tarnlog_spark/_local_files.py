@@ -23,20 +23,22 @@ package org.apache.hadoop.fs;
 
 import java.io.IOException;
 import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 public class TarnlogLocalFileSystem extends RawLocalFileSystem {
+    private static final String MODE = "unix:mode";
+
+    /** As chmod does it: a folder whose files get its group stays one. */
     public void setPermission(Path path, FsPermission wanted) throws IOException {
-        String letters = wanted.getUserAction().SYMBOL + wanted.getGroupAction().SYMBOL
-            + wanted.getOtherAction().SYMBOL;
-        if (wanted.getStickyBit()) {
-            super.setPermission(path, wanted);
-            return;
-        }
+        java.nio.file.Path place = pathToFile(path).toPath();
         try {
-            Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(letters));
-        } catch (UnsupportedOperationException notPosix) {
+            int now = ((Integer) Files.getAttribute(place, MODE)).intValue();
+            int kept = (now & 0170000) == 0040000 ? now & 06000 : 0;
+            int mode = (wanted.toShort() & 01777) | kept;
+            if ((now & 07777) != mode) Files.setAttribute(place, MODE, Integer.valueOf(mode));
+        } catch (UnsupportedOperationException notUnix) {
+            super.setPermission(path, wanted);
+        } catch (IllegalArgumentException notUnix) {
             super.setPermission(path, wanted);
         }
     }

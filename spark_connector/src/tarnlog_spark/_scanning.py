@@ -48,7 +48,7 @@ def scan(
     partition_columns: Sequence[str] = (),
 ) -> DataFrame:
     """The rows of the files, with the columns of `schema`; a column that a file lacks is null."""
-    if _is_native(spark, storage, files, partition_columns):
+    if _is_native(spark, storage, files, schema, partition_columns):
         return _native(spark, storage, files, schema)
     return _by_arrow(spark, storage, files, schema, places=False)
 
@@ -63,7 +63,7 @@ def scan_rows(
     """The same with two columns more, FILE and ROW, which together tell rows apart."""
     from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-    if not _is_native(spark, storage, files, partition_columns):
+    if not _is_native(spark, storage, files, schema, partition_columns):
         return _by_arrow(spark, storage, files, schema, places=True)
     rows = _native(spark, storage, files, schema)
     place, row = F.col("_metadata.file_path").alias(FILE), F.col("_metadata.row_index").alias(ROW)
@@ -161,10 +161,21 @@ def _batches(
             yield batch
 
 
-def _is_native(spark: SparkSession, storage: Storage, files: ScanList, partition_columns: Sequence[str]) -> bool:
+def _is_native(
+    spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, partition_columns: Sequence[str]
+) -> bool:
     way = scan_conf(spark)
     if way not in ("auto", "native", "arrow"):
         raise InvalidRequest(f"{SCAN_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
+    if (
+        "${" in schema.json()
+    ):  # Hadoop puts settings in their place, and Spark's reader finds no such column: only nulls
+        if way == "native":
+            raise InvalidRequest(
+                f"Spark's own reader does not find columns with ${{...}} in their names. Set {SCAN_CONF} to auto.",
+                slug="option-invalid",
+            )
+        return False
     if way != "auto":
         return way == "native"
     if partition_columns and not files.stored:

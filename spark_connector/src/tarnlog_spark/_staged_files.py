@@ -6,7 +6,7 @@ that does not look as the job must have written it is refused, and nothing of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -69,26 +69,30 @@ def is_part(path: str) -> bool:
     return name.startswith("part-") and name.endswith(".parquet")
 
 
-def adds_of(task: WriteTask, files: Iterable[StagedFile]) -> list[Add]:
-    """The `add` of each file, in order. A file without rows has one too.
+def adds_of(
+    task: WriteTask, files: Iterable[StagedFile], look: Callable[[pq.FileMetaData], None] = lambda _: None
+) -> list[Add]:
+    """The `add` of each file, in order. A file without rows has one too. `look` is shown every footer, by several
+    threads where footers are read by several.
 
     Footers of an object store are read by a few threads; on a disk, whose footers were just written, they would only
     get into each other's way.
     """
     schema = task.schema()
     if isinstance(task.storage.filesystem, pafs.LocalFileSystem):
-        return [_add(task, schema, file) for file in files]
+        return [_add(task, schema, file, look) for file in files]
     with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(lambda file: _add(task, schema, file), files))
+        return list(threads.map(lambda file: _add(task, schema, file, look), files))
 
 
-def _add(task: WriteTask, schema: pa.Schema, file: StagedFile) -> Add:
+def _add(task: WriteTask, schema: pa.Schema, file: StagedFile, look: Callable[[pq.FileMetaData], None]) -> Add:
     with task.storage.filesystem.open_input_file(task.storage.path(quote(file.path, safe="/="))) as source:
         parquet = pq.ParquetFile(source)
         _check_columns(parquet, schema, file)
         _check_required(parquet, schema)
         values = _partition(parquet, schema, task.partition_columns, file) if parquet.metadata.num_rows else ()
         found = statistics_of(parquet.metadata, schema, cut_at=task.cut_at, nan_hides_bounds=True)
+        look(parquet.metadata)
     return Add(
         path=quote(file.path, safe="/="),
         partition_values=dict(zip(task.partition_columns, values, strict=True)) if values else {},

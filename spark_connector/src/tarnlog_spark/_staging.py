@@ -13,6 +13,7 @@ caller's own is not touched. The copy serves until the caller's confs change: sm
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 import uuid
@@ -20,7 +21,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tarnlog import Corrupt, InvalidRequest
-from tarnlog_spark._dictionaries import dictionaries, is_users, learn, without_dictionary
+from tarnlog_spark._dictionaries import Paid, dictionaries, is_users, without_dictionary
 from tarnlog_spark._local_files import local_options
 from tarnlog_spark._scanning import can_reach, spark_scheme
 from tarnlog_spark._staged_files import MARKER, StagedFile, adds_of, staged_files
@@ -87,13 +88,12 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
     """Write the rows in one Spark job and tell its files. Costs that job, a listing of its folder, and the footers."""
     check_partition_columns(task.schema(), task.partition_columns)
     folder = f"write-{uuid.uuid4()}"
-    known = dictionaries(rows.sparkSession)
-    futile = known.futile(task.storage.location)
-    if futile and is_users(rows.sparkSession):
-        futile = frozenset()
-    counted = _run(rows, task, folder, futile or frozenset())
+    known, paid = dictionaries(rows.sparkSession), Paid(task.schema())
+    futile = known.futile(task)
+    counted = _run(rows, task, folder, frozenset() if not futile or is_users(rows.sparkSession) else futile)
     files = staged_files(task, folder)
-    adds = adds_of(task, files) if len(files) <= MANY_FILES else _adds_by_job(rows.sparkSession, task, files)
+    few = len(files) <= MANY_FILES
+    adds = adds_of(task, files, paid.look) if few else _adds_by_job(rows.sparkSession, task, files, paid)
     held = sum(add.num_records or 0 for add in adds)
     if counted is not None and counted != held:
         raise Corrupt(
@@ -101,8 +101,8 @@ def write_natively(rows: DataFrame, task: WriteTask) -> list[Add]:
             "or with writer='arrow'."
         )
     _tidy(task, folder, [add for add in adds if not add.num_records])
-    if futile is None:
-        learn(known, task, adds)
+    if futile is None and paid.found and not is_users(rows.sparkSession):
+        known.learn(task, paid.found)
     return [add for add in adds if add.num_records]
 
 
@@ -217,6 +217,8 @@ def _obstacle(rows: DataFrame, task: WriteTask) -> str | None:
         return f"this Spark cannot reach {task.storage.location}"
     if task.rolls_files:
         return "it does not end files at the table's targetFileSize"
+    if "${" in task.schema_string:
+        return "in a name with ${...} it puts the value of a setting"
     fault = next((fault for field in rows.schema.fields if (fault := _type_fault(field.dataType))), None)
     if fault is not None:
         return f"{fault} is written differently"
@@ -254,7 +256,7 @@ def _nested_required(schema: pa.Schema) -> bool:
     return any(pa.types.is_nested(field.type) and (not field.nullable or inside(field.type)) for field in schema)
 
 
-def _adds_by_job(spark: SparkSession, task: WriteTask, files: list[StagedFile]) -> list[Add]:
+def _adds_by_job(spark: SparkSession, task: WriteTask, files: list[StagedFile], paid: Paid) -> list[Add]:
     """The same by Spark's tasks, a share of the files each."""
     import pyarrow as pa
 
@@ -264,10 +266,14 @@ def _adds_by_job(spark: SparkSession, task: WriteTask, files: list[StagedFile]) 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                told = [encode_message(add) for add in adds_of(task, shares[number])]
-                yield pa.RecordBatch.from_pydict({"message": told})
+                seen = Paid(task.schema())
+                told = [encode_message(add) for add in adds_of(task, shares[number], seen.look)]
+                found = [json.dumps(seen.found), *("{}" for _ in told[1:])]
+                yield pa.RecordBatch.from_pydict({"message": told, "paid": found})
 
-    rows = spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, "message string").collect()
+    rows = spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, "message string, paid string").collect()
+    for row in rows:
+        paid.take(json.loads(row[1]))
     return [decode_message(row[0]) for row in rows]
 
 
