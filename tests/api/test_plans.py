@@ -199,6 +199,26 @@ async def test_a_plan_as_an_arrow_stream(planned: Api) -> None:
     assert found == page["files"]
 
 
+async def test_a_stream_of_some_fields(planned: Api) -> None:
+    asked = {"filter": "day = '2024-01-02'"}
+    page = await plan(planned, **asked)
+    answer = await planned.post(PLAN, json={**asked, "fields": ["size", "splitTags"]}, headers={"accept": ARROW})
+    found = pa.ipc.open_stream(io.BytesIO(answer.content)).read_all()
+    assert found.schema.names == ["path", "size"], "what no file has is not there"
+    assert found.to_pylist() == [{"path": file["path"], "size": file["size"]} for file in page["files"]]
+    assert msgspec.json.decode(found.schema.metadata[b"ledger"]) == page["ledger"]
+
+
+async def test_fields_are_those_of_files_and_of_streams(planned: Api) -> None:
+    for fields, accept, pointer in (
+        (["path", "nobody"], ARROW, "/fields/1"),
+        (["path"], "application/json", "/fields"),
+    ):
+        answer = await planned.post(PLAN, json={"fields": fields}, headers={"accept": accept})
+        assert (answer.status_code, slug(answer)) == (422, "request-invalid")
+        assert answer.json()["errors"][0]["pointer"] == pointer
+
+
 async def test_files_as_an_arrow_stream(planned: Api) -> None:
     answer = await planned.get("/v1/tables/db.t/files", params={"version": 3}, headers={"accept": ARROW})
     reader = pa.ipc.open_stream(io.BytesIO(answer.content))

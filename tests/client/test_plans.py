@@ -65,6 +65,11 @@ def test_the_arrow_form_holds_the_same(api: TableApi, filled: str) -> None:
     assert tuple(one for batch in arrow.files.to_batches() for one in adds_of(batch)) == plan.files
 
 
+def test_some_fields_of_the_arrow_form(api: TableApi, filled: str) -> None:
+    found = api.plan_arrow(filled, fields=["size"]).files
+    assert found.to_pylist() == [{"path": file.path, "size": file.size} for file in api.plan(filled).files]
+
+
 def test_cooldowns(api: TableApi, filled: str) -> None:
     api.record_skip(filled, "f1", reason="broken", operation="compact")
     assert "f1" in paths(api.plan(filled).files)

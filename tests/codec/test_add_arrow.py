@@ -57,6 +57,22 @@ def test_every_field_arrives(files: list[StateFile], packed_rows: int, every: in
     assert [unknown_fields(add) for add in found] == [unknown_fields(add) for add in expected]
 
 
+@settings(max_examples=25, deadline=None)
+@given(file_lists, st.integers(0, 6), st.sets(st.sampled_from(list(add_arrow.FIELDS))))
+def test_a_stream_of_some_fields_has_those_of_all(files: list[StateFile], packed_rows: int, fields: set[str]) -> None:
+    """Mappings too, whose refs were not asked for."""
+    mapped = msgspec.structs.replace(files_of(1)[0], path="mapped", doc_mapping_ref="ab12cd34ef56gh78")
+    adds = list({add.path: add for add in (mapped, *(one.add for one in (*FILES, *files)))}.values())
+    snapshot = snapshot_with(adds, min(packed_rows, len(adds)), META)
+    rows = scan_rows.prune(snapshot, None).rows
+    whole, some = arrow_schema(snapshot, rows), arrow_schema(snapshot, rows, fields)
+    assert some.names == [name for name in whole.names if name in {"path", *fields}]
+    assert some.metadata == whole.metadata
+    every = pa.Table.from_batches(arrow_batches(snapshot, rows, whole)).to_pylist()
+    found = pa.Table.from_batches(arrow_batches(snapshot, rows, some)).to_pylist()
+    assert found == [{name: record[name] for name in some.names} for record in every]
+
+
 def test_mappings_are_restored_once_a_batch_and_files_may_bring_their_own() -> None:
     files = [
         msgspec.structs.replace(add, doc_mapping_ref=ref, doc_mapping_json=own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from tarnlog._long import OnProgress, OperationInfo
@@ -159,8 +159,12 @@ class TableApi(Protocol):
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        fields: Sequence[str] | None = None,
     ) -> ArrowPlan:
-        """The same with the files as a `pyarrow.Table`: for tables of many files. Needs the extra `arrow`."""
+        """The same with the files as a `pyarrow.Table`: for tables of many files. Needs the extra `arrow`.
+
+        With `fields` only these are sent, and `path`: fewer bytes for whoever needs no bounds.
+        """
 
     def explain_plan(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -285,6 +285,7 @@ class AsyncClient:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        fields: Sequence[str] | None = None,
     ) -> ArrowPlan:
         call = _plans.plan_stream(
             table,
@@ -293,6 +294,7 @@ class AsyncClient:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            fields=fields,
         )
         return await self._call(call)
 

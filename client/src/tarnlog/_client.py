@@ -6,7 +6,7 @@ Decisions live in the modules it drives (`_wire`, `_commit_wire`, `_exchange`, `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -290,6 +290,7 @@ class Client:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        fields: Sequence[str] | None = None,
     ) -> ArrowPlan:
         call = _plans.plan_stream(
             table,
@@ -298,6 +299,7 @@ class Client:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            fields=fields,
         )
         return self._call(call)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,7 +65,7 @@ def explained(found: Plan, table: FakeTable, cooling: Mapping[str, int], max_fil
     )
 
 
-def as_arrow(found: Plan, table: FakeTable) -> ArrowPlan:
+def as_arrow(found: Plan, table: FakeTable, fields: Sequence[str] | None) -> ArrowPlan:
     """The same as a pyarrow.Table with the service's columns."""
     pa = needed("pyarrow", "arrow")
     texts = pa.map_(pa.string(), pa.string())
@@ -80,6 +80,8 @@ def as_arrow(found: Plan, table: FakeTable) -> ArrowPlan:
         "ledger": msgspec.json.encode(found.ledger),
         "partitionColumns": msgspec.json.encode(columns),
     }
+    if fields is not None:
+        present &= {"path", *fields}
     schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in present], told)
     files = pa.Table.from_pylist(records, schema=schema)
     return ArrowPlan(version=found.version, ledger=found.ledger, files=files, filter=found.filter)

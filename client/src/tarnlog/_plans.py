@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -106,10 +106,12 @@ def plan_stream(
     timestamp: Timestamp | None,
     max_staleness_seconds: float | None,
     exclude_cooldowns: bool,
+    fields: Sequence[str] | None,
 ) -> Call[ArrowPlan]:
     """The whole plan as an Arrow stream. InvalidRequest without pyarrow."""
     needed("pyarrow", "arrow")
-    content = body(**_fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns))
+    asked = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns)
+    content = body(**asked, fields=None if fields is None else list(fields))
     headers = {**JSON, "accept": ARROW}
     return Call(
         request=Request(method="POST", path=table_path(table, "plan"), headers=headers, body=content), read=_stream

@@ -20,7 +20,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -335,6 +335,7 @@ class FakeTarnlog:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        fields: Sequence[str] | None = None,
     ) -> ArrowPlan:
         plan = self.plan(
             table,
@@ -344,7 +345,7 @@ class FakeTarnlog:
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
         )
-        return fake_plan.as_arrow(plan, self._table(table))
+        return fake_plan.as_arrow(plan, self._table(table), fields)
 
     def explain_plan(
         self,

@@ -37,6 +37,13 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     ) = None
     exclude_cooldowns: Annotated[bool, Meta(description="Leave out files that are left alone for now.")] = False
     explain: Annotated[bool, Meta(description="Say of each file why it was kept or dropped.")] = False
+    fields: (
+        Annotated[
+            tuple[Annotated[str, Meta(max_length=64)], ...],
+            Meta(max_length=64, description="The fields of files that an Arrow stream tells besides `path`; else all."),
+        ]
+        | None
+    ) = None
 
 
 class Ledger(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -16,6 +16,7 @@ from tarnlog_server.api.decoding import body_as, query_as, refused
 from tarnlog_server.api.examples import ADD
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.parameters import MAX_INT, NoQuery, epoch_ms
+from tarnlog_server.codec.add_arrow import FIELDS
 from tarnlog_server.codec.arrow_stream import MEDIA_TYPE
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.plans import PlanPage
@@ -54,7 +55,10 @@ class PlanRoutes:
         if wants_arrow(request):
             if asked.explain or asked.cursor is not None:
                 raise ProblemError("not-acceptable", "an Arrow stream has no pages and explains nothing: ask for JSON")
+            _check_fields(asked)
             return arrow_answer(await plans.arrow(table_of(request), asked, _moment(asked)))
+        if asked.fields is not None:
+            raise refused("request-invalid", "/fields", "a page tells all fields: ask for an Arrow stream")
         page = await plans.encoded(table_of(request), asked, _moment(asked))
         return await large_answer(request, self._coordinator.world, page)
 
@@ -80,6 +84,12 @@ class PlanRoutes:
                 problems=("filter-invalid", "version-not-found", "version-expired", "not-acceptable"),
             ),
         ]
+
+
+def _check_fields(asked: PlanRequest) -> None:
+    for at, name in enumerate(asked.fields or ()):
+        if name not in FIELDS:
+            raise refused("request-invalid", f"/fields/{at}", f"files have no field {name!r}")
 
 
 def _moment(asked: PlanRequest) -> int | None:

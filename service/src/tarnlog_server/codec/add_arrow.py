@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,10 +65,10 @@ FIELDS: dict[str, pa.DataType] = {
 _ALWAYS = ("path", "partitionValues", "size", "modificationTime", "dataChange")
 
 
-def arrow_schema(snapshot: Snapshot, rows: Sequence[int]) -> pa.Schema:
+def arrow_schema(snapshot: Snapshot, rows: Sequence[int], fields: Collection[str] | None = None) -> pa.Schema:
     """The schema of a stream of some rows; its metadata says which columns partition the table.
 
-    Costs a look at the files that were committed since the table was opened.
+    With `fields` it has no others but `path`. Costs a look at the files that were committed since the table was opened.
     """
     files = snapshot.files
     present = set(_ALWAYS)
@@ -79,6 +79,8 @@ def arrow_schema(snapshot: Snapshot, rows: Sequence[int]) -> pa.Schema:
         present.add("docMappingJson")
     for add in adds(snapshot, rows[first_recent:]):
         present.update(_record(add))
+    if fields is not None:
+        present &= {"path", *fields}
     columns = snapshot.metadata.partition_columns if snapshot.metadata is not None else ()
     metadata = {"partitionColumns": msgspec.json.encode(columns)}
     return pa.schema([(name, kind) for name, kind in FIELDS.items() if name in present], metadata)
@@ -119,8 +121,9 @@ def _pieces(segment: FileColumns, rows: Sequence[int]) -> Iterator[PackedEntries
 
 def _of_piece(piece: PackedEntries, schema: pa.Schema, registry: Mapping[str, str]) -> pa.RecordBatch:
     columns = {field.name: piece.column(field.name, field.type) for field in schema}
-    if "docMappingRef" in columns:
-        columns["docMappingJson"] = restored(columns["docMappingJson"], columns["docMappingRef"], registry)
+    if "docMappingJson" in columns and "docMappingRef" in piece.names:
+        refs = piece.column("docMappingRef", _SHARED_TEXT)
+        columns["docMappingJson"] = restored(columns["docMappingJson"], refs, registry)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 

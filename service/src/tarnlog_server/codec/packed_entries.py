@@ -6,7 +6,6 @@ in every row is kept once. Nothing is lost: the records of a row are as they wer
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -314,20 +313,19 @@ def _map_of(by_key: dict[str, pa.Array], rows: int, kind: pa.DataType) -> pa.Arr
     texts = [_as(one, pa.string()) for one in by_key.values()]
     keys = [pa.repeat(pa.scalar(name, pa.string()), rows) for name in by_key]
     items, names = texts[0], keys[0]
-    offsets, mixed = _woven(len(by_key), rows)
-    if len(by_key) > 1:
-        items, names = pa.concat_arrays(texts).take(mixed), pa.concat_arrays(keys).take(mixed)
+    width = len(by_key)
+    if width > 1:
+        woven = _woven(width, rows)
+        items, names = pa.concat_arrays(texts).take(woven), pa.concat_arrays(keys).take(woven)
+    offsets = pa.arange(0, width * rows + 1, width).cast(pa.int32())
     return pa.MapArray.from_arrays(offsets, names, items, type=kind)
 
 
-@functools.lru_cache(maxsize=4)
-def _woven(width: int, rows: int) -> tuple[pa.Array, pa.Array]:
-    """Where the map of each row begins, and in which order columns that lie one after the other are taken for it.
-
-    Most batches of a stream are of one size.
-    """
-    offsets = pa.arange(0, width * rows + 1, width).cast(pa.int32())
-    return offsets, pa.array([rows * at + row for row in range(rows) for at in range(width)], pa.int32())
+def _woven(width: int, rows: int) -> pa.Array:
+    """In which order columns that lie one after the other are taken, so that the values of a row follow each other."""
+    places = pa.arange(0, width * rows)
+    row = pc.divide(places, width)
+    return pc.add(row, pc.multiply(pc.subtract(places, pc.multiply(row, width)), rows))
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

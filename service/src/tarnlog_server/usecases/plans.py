@@ -176,7 +176,7 @@ class Plans:
         """All files of a plan as one stream, made while it is read. Raises ProblemError."""
         scan = await self._scan(name, asked, timestamp, "", None)
         snapshot = scan.snapshot
-        schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows))
+        schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows, asked.fields))
         told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
         tree = told_filter(scan.predicate)
         if tree is not UNSET:
