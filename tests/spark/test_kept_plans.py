@@ -153,3 +153,27 @@ def test_each_session_keeps_its_own(spark: SparkSession, table: Table) -> None:
     table.read()
     assert len(kept_plans(spark)) == 1
     assert len(kept_plans(other)) == 0
+
+
+def test_a_read_has_classes_compiled_while_it_asks_for_what_a_scan_needs(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    plan_arrow = Client.plan_arrow
+
+    def ask(self: Client, *rest: Any, **options: Any) -> Any:
+        found = plan_arrow(self, *rest, **options)
+        done.append(found.files.schema.names)
+        return found
+
+    monkeypatch.setattr(Client, "plan_arrow", ask)
+    monkeypatch.setattr(_target, "prepare", done.append)
+    needed = ["path", "partitionValues", "size", "modificationTime", "tags"]
+    assert rows_of(table.read()) == expected(1, 2, 3, 4)
+    assert done == [spark, needed]
+    spark.conf.set(SCAN_CONF, "arrow")
+    try:
+        assert rows_of(table.read(version=1)) == expected(1, 2, 3)
+    finally:
+        spark.conf.unset(SCAN_CONF)
+    assert done == [spark, needed, needed], "tasks of Python need no classes"

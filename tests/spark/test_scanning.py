@@ -6,6 +6,7 @@ import json
 import pickle
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -13,14 +14,17 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark import _manifests, _planned_index, _scanning
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
+from tarnlog_spark._planned_index import indexed
 from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
-from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_rows
+from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_again, scan_rows, scanned
 from tarnlog_spark._storage import Storage, storage_at
 
 if TYPE_CHECKING:
@@ -48,9 +52,11 @@ def put(folder: Path, name: str, table: pa.Table, **fields: Any) -> Add:
 
 @pytest.fixture(params=["native", "indexed", "arrow"])
 def way(spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Spark's own reader by a manifest, the same by an index of many files, and pyarrow."""
+    """Spark's own reader by a manifest, the same by an index, and pyarrow."""
     spark.conf.set(SCAN_CONF, "arrow" if request.param == "arrow" else "native")
-    monkeypatch.setattr(_scanning, "INDEX_FROM", 0 if request.param == "indexed" else 10**9)
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    if request.param == "native":
+        monkeypatch.setattr(_scanning, "indexed", lambda *_: None)
     yield str(request.param)
     spark.conf.unset(SCAN_CONF)
 
@@ -228,6 +234,153 @@ def test_spark_takes_our_index_for_what_it_is(spark: SparkSession, way: str, sto
         spark.catalog.dropTempView("indexed_or_not")
 
 
+def index_of(spark: SparkSession, begin: str, listed: pa.Table) -> DataFrame:
+    rows = indexed(spark, "file:///a", begin, listed, schema_of(spark, "id long"))
+    assert rows is not None
+    return rows
+
+
+_NAMES = st.text(st.sampled_from("aZ09 %/ü€😀'\"?#[]{}*\\\n=~+&"), min_size=1, max_size=12)
+_NUMBERS = st.integers(0, 2**62)
+
+
+@given(
+    files=st.lists(st.tuples(_NAMES, _NUMBERS, _NUMBERS), max_size=12),
+    begin=st.sampled_from(["", "file:///a%20b/", "s3a://bucket/%C3%BC/"]),
+    cuts=st.tuples(st.integers(0, 12), st.integers(0, 12)),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_jvm_holds_exactly_the_files_that_were_listed(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[tuple[str, int, int]],
+    begin: str,
+    cuts: tuple[int, int],
+) -> None:
+    """Whatever their names are, and however the columns lie in memory."""
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    sizes = [size % 2**40 for _, size, _ in files]
+    rests = [("" if begin else "file:///") + quote(name) for name, *_ in files]
+    columns = {"uri": pa.array(rests, pa.string()), "size": pa.array(sizes, pa.int64())}
+    columns["modified"] = pa.array([time for *_, time in files], pa.int64())
+    # Pieces of a larger whole: none of them begins where its memory does.
+    around = pa.concat_tables([pa.table(columns), pa.table(columns)])
+    whole = pa.concat_tables([around.combine_chunks().slice(len(files)), pa.table(columns).slice(0, 0)])
+    first, second = sorted(min(cut, len(files)) for cut in cuts)
+    parts = [whole.slice(0, first), whole.slice(first, second - first), whole.slice(second)]
+    rows: Any = index_of(spark, begin, pa.concat_tables(parts))
+    location = rows._jdf.queryExecution().analyzed().relation().location()
+    (folder,) = _items(location.listFiles(None, None))
+    found = [
+        (file.getPath().toUri().toString(), file.getLen(), file.getModificationTime(), file.fileStatus())
+        for file in _items(folder.files())
+    ]
+    wanted = [(begin + rest, size, time) for rest, size, (*_, time) in zip(rests, sizes, files, strict=True)]
+    normal = [
+        (str(cast(Any, spark)._jvm.java.net.URI(uri).normalize().toString()), size, time) for uri, size, time in wanted
+    ]
+    assert [file[:3] for file in found] == normal
+    told = [(one.getPath().toUri().toString(), one.getLen(), one.getModificationTime()) for *_, one in found]
+    assert told == normal
+    assert location.sizeInBytes() == sum(sizes)
+    assert list(location.inputFiles()) == [uri for uri, *_ in normal]
+
+
+def _items(found: Any) -> list[Any]:
+    return [found.apply(number) for number in range(found.length())]
+
+
+def test_very_many_files_are_listed_in_their_order(spark: SparkSession) -> None:
+    """As many as several threads make paths for."""
+    count = 50_001
+    names = pa.array([f"p={number % 7}/{number}.parquet" for number in range(count)])
+    numbers = pa.array(range(count), pa.int64())
+    rows = index_of(spark, "file:///t/", pa.table({"uri": names, "size": numbers, "modified": numbers}))
+    relation: Any = cast(Any, rows)._jdf.queryExecution().analyzed().relation()
+    assert list(relation.location().inputFiles()) == [f"file:///t/{name}" for name in names.to_pylist()]
+    assert relation.location().sizeInBytes() == sum(range(count))
+
+
+def test_what_cannot_be_listed_fails_the_read(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    one = pa.array([1], pa.int64())
+    rows = index_of(spark, "", pa.table({"uri": pa.array(["no uri at all"]), "size": one, "modified": one}))
+    with pytest.raises(Exception, match="cannot be listed"):
+        rows.count()
+
+
+@pytest.mark.parametrize("size", ["900b", "64m"])
+def test_files_are_split_as_spark_splits_them(spark: SparkSession, storage: Storage, folder: Path, size: str) -> None:
+    """By the session's setting at the time of a plan, and to the byte."""
+    adds = [put(folder, f"{rows}.parquet", pa.table({"id": range(rows)})) for rows in (0, 1, 500, 3000)]
+    schema = schema_of(spark, "id long")
+
+    def splits(frame: Any) -> list[tuple[str, int, int]]:
+        scans = frame._jdf.queryExecution().toRdd().partitions()
+        return sorted(
+            (file.filePath().toString(), file.start(), file.length()) for one in scans for file in one.files()
+        )
+
+    def by(way: str, set_to: str | None) -> list[tuple[str, int, int]]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(_planned_index, "WAIT_FROM", 0)
+            if way == "manifest":
+                patched.setattr(_scanning, "indexed", lambda *_: None)
+            frame = scan(spark, storage, list_of_adds(adds), schema)
+        assert ("TarnlogPlannedFiles" in location_of(frame)) == (way == "index")
+        found = splits(frame)
+        if set_to is not None:
+            spark.conf.set("spark.sql.files.maxPartitionBytes", set_to)
+            found += splits(scan_again(spark, scanned(frame)))
+        return found
+
+    spark.conf.set(SCAN_CONF, "native")
+    try:
+        whole = by("manifest", size)
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        assert by("index", size) == whole
+        assert (len(whole) > 2 * len(adds)) == (size == "900b")
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        spark.conf.unset(SCAN_CONF)
+
+
+def test_few_files_do_not_wait_for_the_compiler(
+    spark: SparkSession, storage: Storage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adds = list_of_adds([put(folder, "a.parquet", pa.table({"id": [1, 2]}))])
+    schema = schema_of(spark, "id long")
+    ready = _planned_index._compiling(spark).result()
+    pending: Future[Any] = Future()
+    monkeypatch.setattr(_planned_index, "_compiled", {spark._sc: pending})
+    assert "TarnlogPlannedFiles" not in location_of(scan(spark, storage, adds, schema))
+    pending.set_result(ready)
+    rows = scan(spark, storage, adds, schema)
+    assert "TarnlogPlannedFiles" in location_of(rows)
+    assert rows.count() == 2
+
+
+_TAGS = st.dictionaries(
+    st.sampled_from(["partitionColumns", "other"]), st.none() | st.sampled_from(["stored", "not"]), max_size=2
+)
+
+
+@given(tags=st.lists(st.none() | _TAGS, max_size=6), cut=st.integers(0, 6))
+def test_all_files_are_stored_where_each_says_so(tags: list[dict[str, str | None] | None], cut: int) -> None:
+    pairs = [None if one is None else list(one.items()) for one in tags]
+    columns: dict[str, Any] = {"path": pa.array(["x"] * len(tags), pa.string())}
+    columns |= {name: pa.array([0] * len(tags), pa.int64()) for name in ("size", "modificationTime")}
+    texts = pa.map_(pa.string(), pa.string())
+    columns |= {"partitionValues": pa.nulls(len(tags), texts), "tags": pa.array(pairs, texts)}
+    whole = pa.table(columns)
+    plan = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
+    told = all(one is not None and one.get("partitionColumns") == "stored" for one in tags)
+    assert list_of_plan(plan).stored == told
+    assert list_of_plan(plan.slice(1)).stored == all(
+        one is not None and one.get("partitionColumns") == "stored" for one in tags[1:]
+    )
+
+
 @pytest.mark.parametrize("source", ["no Java at all", "public final class Other {}"])
 def test_where_spark_does_not_take_an_index_files_are_listed_by_a_manifest(
     spark: SparkSession,
@@ -237,9 +390,9 @@ def test_where_spark_does_not_take_an_index_files_are_listed_by_a_manifest(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_scanning, "INDEX_FROM", 0)
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
     monkeypatch.setattr(_planned_index, "_SOURCE", source)
-    monkeypatch.setattr(_planned_index, "_makers", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(_planned_index, "_compiled", weakref.WeakKeyDictionary())
     adds = [put(folder, "a.parquet", pa.table({"id": [1, 2]}))]
     for _ in range(2):
         rows = scan(spark, storage, list_of_adds(adds), schema_of(spark, "id long"))

@@ -6,6 +6,7 @@ make than to plan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -61,22 +62,24 @@ def plan_files(
     version: int | None = None,
     timestamp: int | str | None = None,
     kept: KeptPlans | None = None,
+    fields: Sequence[str] | None = None,
 ) -> Plan:
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
     A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
-    With `kept`, a plan of many files that was made before costs one small request.
+    With `kept`, a plan of many files that was made before costs one small request. With `fields`, its listing has no
+    others: enough to scan the files, not to make actions of them.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
     known = kept.find(key_of(snapshot, filter)) if kept is not None else None
     if known is not None:
         return known
     try:
-        plan = client.plan_arrow(table, filter, version=snapshot.version)
+        plan = client.plan_arrow(table, filter, version=snapshot.version, fields=fields)
     except InvalidRequest as error:
         if filter is None or error.slug != "filter-invalid":
             raise
-        plan = client.plan_arrow(table, version=snapshot.version)
+        plan = client.plan_arrow(table, version=snapshot.version, fields=fields)
     reads = Reads(whole_table=True) if plan.filter is None else Reads(filters=(to_builtins(plan.filter),))
     found = Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=plan.files, reads=reads)
     if kept is not None:

@@ -29,6 +29,9 @@ _COLUMNS = pa.schema(
     ]
 )
 
+SCANNED = (*_COLUMNS.names, "tags")
+"""The fields of a plan that `list_of_plan` needs."""
+
 
 class ScanList(Struct, frozen=True):
     """Paths as the log writes them, sizes, times; `stored` says that every file holds its partition columns."""
@@ -91,7 +94,20 @@ def list_of_plan(listing: pa.Table) -> ScanList:
 def _all_stored(listing: pa.Table) -> bool:
     if "tags" not in listing.schema.names:
         return bool(listing.num_rows == 0)
-    tags: Any = listing.column("tags")
+    return all(_only_stored(chunk) or _looked_up(chunk) for chunk in listing.column("tags").chunks)
+
+
+def _only_stored(tags: Any) -> bool:
+    """Whether the tag is all that each file has, as in tables that Spark alone writes: found without a look into each
+    map."""
+    lists = tags.cast(pa.list_(tags.type.field(0)))
+    if lists.null_count or pc.all(pc.equal(pc.list_value_length(lists), 1)).as_py() is not True:
+        return False
+    keys, values = (pc.struct_field(lists.flatten(), place) for place in (0, 1))
+    return pc.all(pc.and_(pc.equal(keys, _TAG), pc.fill_null(pc.equal(values, _VALUE), False))).as_py() is True
+
+
+def _looked_up(tags: Any) -> bool:
     found = pc.map_lookup(tags, pa.scalar(_TAG, tags.type.key_type), "first")
     # Of no files at all it is null.
     return pc.all(pc.fill_null(pc.equal(found, _VALUE), False)).as_py() is not False

@@ -20,7 +20,7 @@ from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._arrow_types import arrow_schema
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
-from tarnlog_spark._planned_index import INDEX_FROM, indexed
+from tarnlog_spark._planned_index import indexed
 from tarnlog_spark._scan_lists import ScanList
 from tarnlog_spark._storage import Storage
 
@@ -105,27 +105,31 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
         return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
-    uris = _uris(storage, scheme, files)
+    begin, rest = _uris(storage, scheme, files)
     sizes, times = (files.files.column(name) for name in ("size", "modificationTime"))
-    if files.files.num_rows >= INDEX_FROM:
-        listed = pa.table({"uri": uris, "size": sizes, "modified": times})
-        rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), listed, schema)
-        if rows is not None:
-            return rows
+    listed = pa.table({"uri": rest, "size": sizes, "modified": times})
+    rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), begin, listed, schema)
+    if rows is not None:
+        return rows
+    uris = pc.binary_join_element_wise(begin, rest, "")
     folder = write_manifest(manifest(uris, sizes, times), parent=_conf(spark, FOLDER_CONF, "") or None)
     return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
 
 
-def _uris(storage: Storage, scheme: str, files: ScanList) -> pa.ChunkedArray:
-    """Paths of the log are encoded URI references already; only those that are written oddly are taken apart."""
+def _uris(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.ChunkedArray]:
+    """What all URIs begin with, and how each goes on.
+
+    Paths of the log are encoded URI references already; only those that are written oddly are taken apart.
+    """
     paths = files.files.column("path")
     root = scheme + quote(storage.path("x")[:-1])
-    uris = pc.binary_join_element_wise(root, paths, "")
     plain = pc.match_substring_regex(paths, _PLAIN_PATH)
     if pc.all(plain).as_py() is not False:
-        return uris
+        return root, paths
+    uris = pc.binary_join_element_wise(root, paths, "").combine_chunks()
     odd = [scheme + quote(storage.path(path)) for path in paths.filter(pc.invert(plain)).to_pylist()]
-    return pc.replace_with_mask(uris.combine_chunks(), pc.invert(plain).combine_chunks(), pa.array(odd, pa.string()))
+    mended = pc.replace_with_mask(uris, pc.invert(plain).combine_chunks(), pa.array(odd, pa.string()))
+    return "", pa.chunked_array([mended])
 
 
 def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, *, places: bool) -> DataFrame:

@@ -15,8 +15,9 @@ from tarnlog.protocol.actions import Add
 from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._kept_plans import KEPT_FROM, kept_plans
 from tarnlog_spark._options import Place
+from tarnlog_spark._planned_index import prepare
 from tarnlog_spark._planning import Plan, plan_files
-from tarnlog_spark._scan_lists import ScanList, list_of_adds, list_of_plan
+from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_conf, scan_rows, scanned
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
@@ -53,10 +54,19 @@ class Target:
 
     def read(self, filter_text: str | None, *, version: int | None, timestamp: int | str | None) -> DataFrame:
         """The rows at one version, of the files that may match. A large one is kept: reading it again is quick."""
-        kept = kept_plans(self.spark)
-        plan = plan_files(self.client, self.table, filter=filter_text, version=version, timestamp=timestamp, kept=kept)
-        pinned = self._pinned(plan)
         way = scan_conf(self.spark)
+        if way != "arrow":
+            prepare(self.spark)
+        plan = plan_files(
+            self.client,
+            self.table,
+            filter=filter_text,
+            version=version,
+            timestamp=timestamp,
+            kept=kept_plans(self.spark),
+            fields=SCANNED,
+        )
+        pinned = self._pinned(plan)
         if plan.scanned is not None and plan.scanned[0] == way:
             return scan_again(self.spark, plan.scanned[1])
         rows = pinned.rows()
