@@ -109,7 +109,7 @@ class Child:
 
 
 def order(systems: Sequence[str], number: int) -> tuple[str, ...]:
-    """Who goes when in a round. Every order comes up equally often: each goes before each other as often as after."""
+    """Who goes when in a round: one order after the other, so that nobody always goes first."""
     every = list(itertools.permutations(systems))
     return every[number % len(every)]
 

@@ -73,7 +73,7 @@ def table(
     made.write(numbers(spark, 1, 2, 3), partition_by=["p"])
     made.write(numbers(spark, 4))
     yield made
-    _kept_plans._kept.pop(spark, None)
+    kept_plans._kept.pop(spark, None)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ columns once in a while: data changes.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tarnlog_spark._per_session import PerSession
 from tarnlog_spark._statistics import flat_columns
 from tarnlog_spark._writing import WriteTask
 
@@ -119,14 +119,5 @@ def is_users(spark: Any) -> bool:
     return any(not conf.getPropsWithPrefix(prefix).isEmpty() for prefix in USERS)
 
 
-def dictionaries(spark: Any) -> Dictionaries:
-    """What a session has learned; it goes with it."""
-    with _lock:
-        found = _known.get(spark)
-        if found is None:
-            found = _known[spark] = Dictionaries()
-        return found
-
-
-_lock = threading.Lock()
-_known: weakref.WeakKeyDictionary[Any, Dictionaries] = weakref.WeakKeyDictionary()
+dictionaries = PerSession(Dictionaries)
+"""What a session has learned."""

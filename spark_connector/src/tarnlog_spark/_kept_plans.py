@@ -8,11 +8,11 @@ files are not kept: they take milliseconds.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tarnlog import SnapshotInfo
+from tarnlog_spark._per_session import PerSession
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -59,14 +59,5 @@ def key_of(snapshot: SnapshotInfo, filter_text: str | None) -> Hashable:
     return (snapshot.meta_data.id, *numbers, filter_text)
 
 
-def kept_plans(spark: Any) -> KeptPlans:
-    """The kept plans of a session; they go with it."""
-    with _lock:
-        found = _kept.get(spark)
-        if found is None:
-            found = _kept[spark] = KeptPlans()
-        return found
-
-
-_lock = threading.Lock()
-_kept: weakref.WeakKeyDictionary[Any, KeptPlans] = weakref.WeakKeyDictionary()
+kept_plans = PerSession(KeptPlans)
+"""The kept plans of a session."""

@@ -171,9 +171,8 @@ def _is_native(
     way = scan_conf(spark)
     if way not in ("auto", "native", "arrow"):
         raise InvalidRequest(f"{SCAN_CONF} is auto, native or arrow, not {way!r}.", slug="option-invalid")
-    if (
-        "${" in schema.json()
-    ):  # Hadoop puts settings in their place, and Spark's reader finds no such column: only nulls
+    if "${" in schema.json():
+        # Hadoop puts the value of a setting in its place: Spark's reader would find no such column, and give nulls.
         if way == "native":
             raise InvalidRequest(
                 f"Spark's own reader does not find columns with ${{...}} in their names. Set {SCAN_CONF} to auto.",
