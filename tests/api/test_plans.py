@@ -219,6 +219,39 @@ async def test_fields_are_those_of_files_and_of_streams(planned: Api) -> None:
         assert answer.json()["errors"][0]["pointer"] == pointer
 
 
+async def stream(api: Api, **body: Any) -> tuple[set[str], dict[str, Any] | None]:
+    """The paths of a stream, and what it says of an older version."""
+    answer = await api.post(PLAN, json=body, headers={"accept": ARROW})
+    assert answer.status_code == 200, answer.text
+    found = pa.ipc.open_stream(io.BytesIO(answer.content)).read_all()
+    since = found.schema.metadata.get(b"since")
+    return set(found.column("path").to_pylist()), None if since is None else msgspec.json.decode(since)
+
+
+@pytest.mark.parametrize("asked", [None, "day = '2024-01-02'", "id < 150"])
+async def test_a_plan_may_be_told_since_an_older_one(planned: Api, asked: str | None) -> None:
+    known, whole = await stream(planned, filter=asked)
+    assert whole is None
+    timestamp = (await planned.get("/v1/tables/db.t/snapshot")).json()["timestamp"]
+    gone = file(5)["add"]["path"]
+    actions = [file(21), {"remove": {"path": gone, "dataChange": True}}]
+    body = {"actions": actions, "readVersion": 5, "reads": {"paths": [gone]}}
+    answer = await planned.post("/v1/tables/db.t/commits", json=body)
+    assert answer.status_code == 201, answer.text
+    came, since = await stream(planned, filter=asked, since=5)
+    assert since == {"version": 5, "timestamp": timestamp, "numFiles": len(came), "gone": [gone]}
+    assert came <= {file(21)["add"]["path"]}
+    assert (await stream(planned, filter=asked))[0] == (known - {gone}) | came
+    assert (await stream(planned, filter=asked, version=5, since=5))[1] is not None
+    for unknown in ({"since": 7}, {"since": 5, "excludeCooldowns": True}, {"since": 5, "version": 4}):
+        assert (await stream(planned, filter=asked, **unknown))[1] is None, "told whole, and says so"
+
+
+async def test_a_page_is_of_a_whole_plan(planned: Api) -> None:
+    answer = await planned.post(PLAN, json={"since": 4})
+    assert (answer.status_code, slug(answer), pointers(answer)) == (422, "request-invalid", ["/since"])
+
+
 async def test_files_as_an_arrow_stream(planned: Api) -> None:
     answer = await planned.get("/v1/tables/db.t/files", params={"version": 3}, headers={"accept": ARROW})
     reader = pa.ipc.open_stream(io.BytesIO(answer.content))

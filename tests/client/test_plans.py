@@ -11,8 +11,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tarnlog import Add, Client, InvalidRequest, Ledger, NotFound, ServerFault, TableApi
+from tarnlog import Add, Client, InvalidRequest, Ledger, NotFound, Reads, ServerFault, TableApi
 from tarnlog.arrow_files import adds_of
+from tarnlog.protocol.actions import Remove
+from tarnlog.protocol.plans import PlanSince
 from tarnlog.protocol.predicates import And, Compare, IsNotNull
 from tests.client.scripted import Scripted, answer
 
@@ -68,6 +70,19 @@ def test_the_arrow_form_holds_the_same(api: TableApi, filled: str) -> None:
 def test_some_fields_of_the_arrow_form(api: TableApi, filled: str) -> None:
     found = api.plan_arrow(filled, fields=["size"]).files
     assert found.to_pylist() == [{"path": file.path, "size": file.size} for file in api.plan(filled).files]
+
+
+def test_what_came_and_went_since_a_version(api: TableApi, filled: str) -> None:
+    """The answer may be whole, and says whether it is; put together it is the same."""
+    known = {file.path for file in api.plan(filled).files}
+    api.commit(filled, [Remove(path="f1", data_change=True), add(7)], read_version=3, reads=Reads(paths=("f1",)))
+    plan = api.plan_arrow(filled, since=3)
+    came = set(plan.files.column("path").to_pylist())
+    if plan.since is not None:
+        assert (plan.since.version, plan.since.num_files, plan.since.gone) == (3, len(came), ("f1",))
+        came |= known - {"f1"}
+    assert came == (known - {"f1"}) | {"f7"}
+    assert plan.ledger.files_after_cooldowns == 6
 
 
 def test_cooldowns(api: TableApi, filled: str) -> None:
@@ -149,6 +164,18 @@ async def test_streams_are_asked_for_and_checked() -> None:
     assert script.requests[0].headers["accept"] == "application/vnd.apache.arrow.stream"
     async with Scripted(arrow_answer(content)).async_client() as client:
         assert (await client.plan_arrow("s.t")).filter == Compare("eq", "id", 1)
+
+
+def test_a_stream_may_have_only_what_came_since() -> None:
+    about = {"version": 3, "timestamp": 9, "numFiles": 1, "gone": ["a", "b"]}
+    script = Scripted(arrow_answer(stream(1, version=4, ledger=COUNTS, since=about)))
+    plan = script.client().plan_arrow("s.t", since=3)
+    assert script.bodies == [{"since": 3}]
+    assert plan.since == PlanSince(version=3, timestamp=9, num_files=1, gone=("a", "b"))
+    assert (plan.files.num_rows, plan.ledger.files_after_cooldowns) == (1, 2)
+    cut = Scripted(arrow_answer(stream(0, version=4, ledger=COUNTS, since=about)))
+    with pytest.raises(ServerFault, match="fewer files"):
+        cut.client().plan_arrow("s.t", since=3)
 
 
 @pytest.mark.parametrize(

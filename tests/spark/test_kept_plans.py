@@ -10,21 +10,25 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tarnlog import Client, SnapshotInfo
+from tarnlog import Client, Reads, SnapshotInfo
 from tarnlog.protocol.actions import Format, MetaData
-from tarnlog_spark import Table, _kept_plans, _target
-from tarnlog_spark._kept_plans import MOST_FILES, MOST_PLANS, KeptPlans, kept_plans, key_of
+from tarnlog_spark import Table, _kept_plans, _planned_index, _target
+from tarnlog_spark._kept_plans import MOST_FILES, MOST_PLANS, KeptPlans, PlanKey, kept_plans, key_of
 from tarnlog_spark._planning import Plan
 from tarnlog_spark._scanning import SCAN_CONF
 from tests.service_process import ServiceProcess
 from tests.spark.test_table import expected, numbers, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 META = MetaData(
     id="t", format=Format(), schema_string='{"type":"struct","fields":[]}', partition_columns=(), configuration={}
 )
+
+
+def key(number: int) -> PlanKey:
+    return key_of(snapshot(version=number), None)
 
 
 def plan(files: int) -> Plan:
@@ -39,18 +43,18 @@ def snapshot(**changed: Any) -> SnapshotInfo:
 def test_the_plans_that_were_not_used_for_longest_go() -> None:
     kept = KeptPlans()
     for number in range(MOST_PLANS):
-        kept.keep(number, plan(1000))
-    assert kept.find(0) is not None
-    kept.keep("one more", plan(1000))
-    assert [kept.find(key) is not None for key in (0, 1, "one more")] == [True, False, True]
+        kept.keep(key(number), plan(1000))
+    assert kept.find(key(0)) is not None
+    kept.keep(key(MOST_PLANS), plan(1000))
+    assert [kept.find(key(number)) is not None for number in (0, 1, MOST_PLANS)] == [True, False, True]
     assert len(kept) == MOST_PLANS
 
 
 def test_few_files_are_not_kept_and_very_many_neither() -> None:
     kept = KeptPlans()
     for files, there in ((999, False), (1000, True), (MOST_FILES, True), (MOST_FILES + 1, False)):
-        kept.keep(files, plan(files))
-        assert (kept.find(files) is not None) == there
+        kept.keep(key(files), plan(files))
+        assert (kept.find(key(files)) is not None) == there
     assert len(kept) == 1, "all together are no more than the largest may be"
 
 
@@ -60,6 +64,23 @@ def test_what_tells_plans_apart() -> None:
     keys = {key_of(snapshot(), None), key_of(snapshot(), "id = 1"), *(key_of(snapshot(**one), None) for one in others)}
     assert len(keys) == 2 + len(others)
     assert key_of(snapshot(), "id = 1") in keys
+
+
+def test_of_older_plans_the_newest_is_gone_on_from() -> None:
+    kept = KeptPlans()
+    for number in (3, 5, 9):
+        kept.keep(key(number), plan(1000))
+    kept.keep(key_of(snapshot(version=6), "id = 1"), plan(1000))
+
+    def before(wanted: PlanKey) -> int | None:
+        found = kept.newest_before(wanted)
+        return None if found is None else found[0].version
+
+    assert [before(key(number)) for number in (3, 4, 9, 10)] == [None, 3, 5, 9]
+    assert before(key_of(snapshot(version=7), "id = 1")) == 6
+    assert before(key_of(snapshot(version=7), "id = 2")) is None
+    other = msgspec.structs.replace(META, id="u")
+    assert before(key_of(snapshot(version=7, meta_data=other), None)) is None
 
 
 @pytest.fixture
@@ -74,6 +95,22 @@ def table(
     made.write(numbers(spark, 4))
     yield made
     kept_plans._kept.pop(spark, None)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int | None, int]]:
+    """Gets of each plan for a scan: its version, since which one the service tells it, and how many files come."""
+    asked: list[tuple[int, int | None, int]] = []
+    plan_arrow = Client.plan_arrow
+
+    def ask(self: Client, *rest: Any, **options: Any) -> Any:
+        found = plan_arrow(self, *rest, **options)
+        if options.get("fields") is not None:  # a scan asks for some
+            asked.append((found.version, None if found.since is None else found.since.version, found.files.num_rows))
+        return found
+
+    monkeypatch.setattr(Client, "plan_arrow", ask)
+    return asked
 
 
 @pytest.fixture
@@ -107,6 +144,108 @@ def test_a_version_that_was_read_is_not_planned_again(
     assert rows_of(again) == expected(1, 2, 3, 4), "a DataFrame stays at its version"
     assert rows_of(table.read(version=2)) == expected(1, 2, 3, 4)
     assert planned == [2, 1, 2, 3]
+
+
+def location_of(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution().analyzed().relation().location()
+
+
+def files_of(rows: DataFrame) -> list[str]:
+    """The files of a read as Spark's index lists them."""
+    return sorted(location_of(rows).inputFiles())
+
+
+@pytest.fixture
+def grown(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """With so many files that a change of one is little beside them: of ids 1 to 40. Every scan of it is an index."""
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    table.write(numbers(spark, *range(5, 41)).repartition(20))
+    return table
+
+
+def test_a_newer_version_is_read_by_what_changed_since(
+    spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Appended to, overwritten in part, deleted from: every version is right, and so are those before it."""
+    first = grown.read()
+    assert rows_of(first) == expected(*range(1, 41))
+    assert (told[0][1], "TarnlogPlannedFiles" in str(location_of(first).getClass())) == (None, True)
+    grown.write(numbers(spark, 41, 42))
+    second = grown.read()
+    grown.delete("id = 7")
+    third = grown.read()
+    monkeypatch.setattr(_target, "scan", None)  # else a whole list could be made where only changes should
+    grown.write(numbers(spark, 43))
+    fourth = grown.read()
+    assert [one[:2] for one in told] == [(3, None), (4, 3), (5, 4), (6, 5)]
+    assert all(files < 10 for *_, files in told[1:])
+    assert rows_of(fourth) == rows_of(grown.read()) == expected(*range(1, 7), *range(8, 44))
+    assert rows_of(third) == expected(*range(1, 7), *range(8, 43))
+    assert rows_of(second) == expected(*range(1, 43))
+    assert rows_of(first) == expected(*range(1, 41)), "a DataFrame stays at its version"
+    kept_plans._kept.pop(spark, None)
+    monkeypatch.undo()
+    assert files_of(fourth) == files_of(grown.read(version=6))
+    assert int(location_of(fourth).sizeInBytes()) == int(location_of(grown.read(version=6)).sizeInBytes())
+
+
+def test_what_changed_is_planned_by_the_filter_too(
+    spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]]
+) -> None:
+    assert rows_of(grown.read("p = 1")) == expected(*range(1, 41, 2))
+    grown.write(numbers(spark, 42))
+    assert rows_of(grown.read("p = 1")) == expected(*range(1, 41, 2))
+    grown.write(numbers(spark, 43))
+    assert rows_of(grown.read("p = 1")) == expected(*range(1, 41, 2), 43)
+    assert [one[1:] for one in told[1:]] == [(3, 0), (4, 1)]
+
+
+@pytest.mark.parametrize("what", ["another time", "another number of files", "another filter", "other columns"])
+def test_changes_that_do_not_fit_are_not_used(
+    spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]], what: str
+) -> None:
+    """As those of a log that was put back to an older one and went on: then all is planned anew."""
+    assert rows_of(grown.read()) == expected(*range(1, 41))
+    grown.write(numbers(spark, 41))
+    ((key, plan),) = kept_plans(spark)._plans.items()
+    other = KeptPlans()
+    if what == "another time":
+        key = msgspec.structs.replace(key, timestamp=key.timestamp + 1)
+    elif what == "another number of files":
+        assert plan.listing is not None
+        plan.listing = plan.listing.slice(1)
+    elif what == "another filter":
+        plan.reads = Reads(paths=("x",))
+    else:
+        plan.meta_data = msgspec.structs.replace(plan.meta_data, schema_string='{"type":"struct","fields":[]}')
+    other.keep(key, plan)
+    kept_plans._kept[spark] = other
+    assert rows_of(grown.read()) == expected(*range(1, 42))
+    assert [one[1] for one in told] == [None, 3, None]
+
+
+def test_new_columns_are_planned_whole(
+    spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]]
+) -> None:
+    grown.read()
+    grown.write(numbers(spark, 41).selectExpr("*", "'new' AS more"), merge_schema=True)
+    assert grown.read().where("more = 'new'").count() == 1
+    assert grown.read().count() == 41
+    assert [one[1] for one in told] == [None, None]
+
+
+def test_tasks_of_python_read_what_changed_too(
+    spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]]
+) -> None:
+    spark.conf.set(SCAN_CONF, "arrow")
+    try:
+        assert rows_of(grown.read()) == expected(*range(1, 41))
+        grown.delete("id = 7")
+        assert rows_of(grown.read()) == expected(*range(1, 7), *range(8, 41))
+    finally:
+        spark.conf.unset(SCAN_CONF)
+    assert rows_of(grown.read()) == expected(*range(1, 7), *range(8, 41)), "its list is whole"
+    assert [one[1] for one in told] == [None, 3]
 
 
 def test_two_reads_are_two_dataframes(table: Table, planned: list[int | None]) -> None:

@@ -22,7 +22,7 @@ from tarnlog.protocol.actions import Add
 from tarnlog_spark import _manifests, _planned_index, _scanning
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
-from tarnlog_spark._planned_index import indexed
+from tarnlog_spark._planned_index import changed, indexed
 from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_again, scan_rows, scanned
 from tarnlog_spark._storage import Storage, storage_at
@@ -288,6 +288,62 @@ def test_the_jvm_holds_exactly_the_files_that_were_listed(
 
 def _items(found: Any) -> list[Any]:
     return [found.apply(number) for number in range(found.length())]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 2**40), max_size=9),
+    more=st.lists(st.lists(st.integers(0, 2**40), max_size=4), min_size=1, max_size=3),
+    data=st.data(),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_list_goes_on_from_an_older_one(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[int],
+    more: list[list[int]],
+    data: st.DataObject,
+) -> None:
+    """Some files go, wherever they stand, and others come at the end; the older list stays what it was."""
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    names = (f"{number}.parquet" for number in range(10**6))
+
+    def listed(some: list[int]) -> tuple[list[tuple[str, int]], pa.Table]:
+        files = [(next(names), size) for size in some]
+        numbers = pa.array(some, pa.int64())
+        texts = pa.array([name for name, _ in files], pa.string())
+        return files, pa.table({"uri": texts, "size": numbers, "modified": numbers})
+
+    def check(rows: Any, files: list[tuple[str, int]]) -> None:
+        location = rows._jdf.queryExecution().analyzed().relation().location()
+        assert list(location.inputFiles()) == [f"file:///t/{name}" for name, _ in files]
+        assert location.sizeInBytes() == sum(size for _, size in files)
+        (folder,) = _items(location.listFiles(None, None))
+        assert [file.getLen() for file in _items(folder.files())] == [size for _, size in files]
+
+    files, table = listed(sizes)
+    rows: DataFrame | None = index_of(spark, "file:///t/", table)
+    lists = [(rows, files)]
+    for some in more:
+        gone = sorted(data.draw(st.sets(st.integers(0, len(files) - 1)) if files else st.just(set())))
+        came, table = listed(some)
+        rows = changed(spark, scanned(cast(Any, rows)), pa.array(gone, pa.uint64()), "file:///t/", table)
+        files = [file for place, file in enumerate(files) if place not in gone] + came
+        lists.append((rows, files))
+    for one, its in lists:
+        check(one, its)
+
+
+def test_a_list_does_not_go_on_from_a_scan_of_another_kind(spark: SparkSession, storage: Storage, folder: Path) -> None:
+    rows = spark.read.parquet(str(_one_file(folder)))
+    none = pa.table({"uri": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
+    none = none.append_column("modified", none.column("size"))
+    assert changed(spark, scanned(rows), pa.array([], pa.uint64()), "", none) is None
+    assert _planned_index._compiling(spark).result() is not None, "and others still do"
+
+
+def _one_file(folder: Path) -> Path:
+    put(folder, "a.parquet", pa.table({"id": [1]}))
+    return folder / "a.parquet"
 
 
 def test_very_many_files_are_listed_in_their_order(spark: SparkSession) -> None:

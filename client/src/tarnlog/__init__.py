@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from tarnlog._transaction import AsyncTransaction, Transaction
     from tarnlog.protocol.actions import Add, MetaData, Protocol, Remove, Skip, Txn
     from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Reads, Rejected, Unknown, Winner
-    from tarnlog.protocol.plans import Ledger
+    from tarnlog.protocol.plans import Ledger, PlanSince
 
 _HOMES = {
     "tarnlog._api": ("TableApi",),
@@ -88,7 +88,7 @@ _HOMES = {
     ),
     "tarnlog._long": ("OperationInfo", "Progress"),
     "tarnlog._plans": ("ArrowPlan", "Plan", "PlanExplanation"),
-    "tarnlog.protocol.plans": ("Ledger",),
+    "tarnlog.protocol.plans": ("Ledger", "PlanSince"),
     "tarnlog._results": (
         "AuditInfo",
         "CheckInfo",
@@ -156,6 +156,7 @@ __all__ = [
     "OperationInfo",
     "Plan",
     "PlanExplanation",
+    "PlanSince",
     "Progress",
     "Protocol",
     "Reads",

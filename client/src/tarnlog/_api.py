@@ -160,10 +160,13 @@ class TableApi(Protocol):
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
         fields: Sequence[str] | None = None,
+        since: int | None = None,
     ) -> ArrowPlan:
         """The same with the files as a `pyarrow.Table`: for tables of many files. Needs the extra `arrow`.
 
-        With `fields` only these are sent, and `path`: fewer bytes for whoever needs no bounds.
+        With `fields` only these are sent, and `path`: fewer bytes for whoever needs no bounds. With `since`, a version
+        whose plan with this filter the caller has, the answer may be what came and went since then; its `since` says
+        whether it is.
         """
 
     def explain_plan(

@@ -286,6 +286,7 @@ class AsyncClient:
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
         fields: Sequence[str] | None = None,
+        since: int | None = None,
     ) -> ArrowPlan:
         call = _plans.plan_stream(
             table,
@@ -295,6 +296,7 @@ class AsyncClient:
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
             fields=fields,
+            since=since,
         )
         return await self._call(call)
 

@@ -291,6 +291,7 @@ class Client:
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
         fields: Sequence[str] | None = None,
+        since: int | None = None,
     ) -> ArrowPlan:
         call = _plans.plan_stream(
             table,
@@ -300,6 +301,7 @@ class Client:
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
             fields=fields,
+            since=since,
         )
         return self._call(call)
 

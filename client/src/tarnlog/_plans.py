@@ -14,7 +14,7 @@ from tarnlog._exchange import Answer, Call, Request
 from tarnlog._extras import needed
 from tarnlog._wire import JSON, Timestamp, actions, body, convert, decoded, table_path, time_text
 from tarnlog.protocol.actions import Add
-from tarnlog.protocol.plans import MAX_PAGE, ExplainedFile, ExplainedManifest, Explanation, Ledger
+from tarnlog.protocol.plans import MAX_PAGE, ExplainedFile, ExplainedManifest, Explanation, Ledger, PlanSince
 from tarnlog.protocol.predicates import Predicate, PredicateError, parse_predicate, to_builtins
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -37,12 +37,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class ArrowPlan(Struct, frozen=True, kw_only=True):
-    """The same with the files as a `pyarrow.Table`; `tarnlog.arrow_files.adds_of` makes actions of its batches."""
+    """The same with the files as a `pyarrow.Table`; `tarnlog.arrow_files.adds_of` makes actions of its batches.
+
+    With `since` it has only the files that came since an older version, and the ledger counts those of the whole plan.
+    """
 
     version: int
     ledger: Ledger
     files: Any
     filter: Predicate | None = None
+    since: PlanSince | None = None
 
 
 class PlanExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -107,11 +111,12 @@ def plan_stream(
     max_staleness_seconds: float | None,
     exclude_cooldowns: bool,
     fields: Sequence[str] | None,
+    since: int | None,
 ) -> Call[ArrowPlan]:
     """The whole plan as an Arrow stream. InvalidRequest without pyarrow."""
     needed("pyarrow", "arrow")
     asked = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns)
-    content = body(**asked, fields=None if fields is None else list(fields))
+    content = body(**asked, fields=None if fields is None else list(fields), since=since)
     headers = {**JSON, "accept": ARROW}
     return Call(
         request=Request(method="POST", path=table_path(table, "plan"), headers=headers, body=content), read=_stream
@@ -195,11 +200,13 @@ def _stream(answer: Answer) -> ArrowPlan:
     try:
         ledger = msgspec.json.decode(told.get("ledger", b""), type=Ledger)
         tree = msgspec.json.decode(told.get("filter", b"null"))
+        since = msgspec.json.decode(told.get("since", b"null"), type=PlanSince | None)
     except msgspec.DecodeError as error:
         raise ServerFault(f"The Arrow stream does not say what it holds ({error}).", status=answer.status) from error
-    if files.num_rows != ledger.files_after_cooldowns:
+    if files.num_rows != (ledger.files_after_cooldowns if since is None else since.num_files):
         raise ServerFault("The Arrow stream broke off: it holds fewer files than it announced.", status=answer.status)
-    return ArrowPlan(version=convert(int(told["version"]), int), ledger=ledger, files=files, filter=_understood(tree))
+    version = convert(int(told["version"]), int)
+    return ArrowPlan(version=version, ledger=ledger, files=files, filter=_understood(tree), since=since)
 
 
 def _understood(tree: Any) -> Predicate | None:

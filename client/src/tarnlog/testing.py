@@ -336,6 +336,7 @@ class FakeTarnlog:
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
         fields: Sequence[str] | None = None,
+        since: int | None = None,
     ) -> ArrowPlan:
         plan = self.plan(
             table,

@@ -1,8 +1,8 @@
 """The last reads of many files, kept for one Spark session: a version does not change, so neither does a plan of it.
 
-Reading a table of a hundred thousand files again, at a version that was read before, costs a question for the version.
-What is kept besides the plan is the scan as Spark holds it, with the list that it made of a manifest. Reads of few
-files are not kept: they take milliseconds.
+Reading a table of a hundred thousand files again, at a version that was read before, costs a question for the version;
+at a newer one, what changed since. What is kept besides the plan is the scan as Spark holds it, with its list of files.
+Reads of few files are not kept: they take milliseconds.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from tarnlog import SnapshotInfo
 from tarnlog_spark._per_session import PerSession
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from tarnlog_spark._planning import Plan
 
 KEPT_FROM = 1000
@@ -25,17 +25,33 @@ MOST_PLANS, MOST_FILES = 4, 400_000
 """How many are kept, and their files together: in Python and in the JVM each takes somewhat less than a kilobyte."""
 
 
+class PlanKey(Struct, frozen=True):
+    """What tells plans apart. A log that was put back to an older one may have the same version with other files."""
+
+    table_id: str
+    filter_text: str | None
+    version: int
+    timestamp: int
+    num_files: int
+    total_bytes: int
+
+    def may_follow(self, other: PlanKey) -> bool:
+        """Whether this is the same plan of a newer version, as far as the keys tell."""
+        same = (self.table_id, self.filter_text) == (other.table_id, other.filter_text)
+        return same and self.version > other.version
+
+
 class KeptPlans:
     """The plans that were used last. Several threads of a job may read at the same time."""
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
+        self._plans: OrderedDict[PlanKey, Plan] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._plans)
 
-    def find(self, key: Hashable) -> Plan | None:
+    def find(self, key: PlanKey) -> Plan | None:
         """The plan of a key, which is then the one that was used last."""
         with self._lock:
             found = self._plans.get(key)
@@ -43,7 +59,13 @@ class KeptPlans:
                 self._plans.move_to_end(key)
             return found
 
-    def keep(self, key: Hashable, plan: Plan) -> None:
+    def newest_before(self, key: PlanKey) -> tuple[PlanKey, Plan] | None:
+        """Of the same plan at older versions, the newest."""
+        with self._lock:
+            older = [one for one in self._plans.items() if key.may_follow(one[0])]
+        return max(older, key=lambda one: one[0].version, default=None)
+
+    def keep(self, key: PlanKey, plan: Plan) -> None:
         """Keep a plan if it is worth it, and let those go that were not used for longest."""
         if not KEPT_FROM <= plan.num_files <= MOST_FILES:
             return
@@ -53,10 +75,16 @@ class KeptPlans:
                 self._plans.popitem(last=False)
 
 
-def key_of(snapshot: SnapshotInfo, filter_text: str | None) -> Hashable:
-    """What tells plans apart. A log that was put back to an older one may have the same version with other files."""
-    numbers = (snapshot.version, snapshot.timestamp, snapshot.num_files, snapshot.total_bytes)
-    return (snapshot.meta_data.id, *numbers, filter_text)
+def key_of(snapshot: SnapshotInfo, filter_text: str | None) -> PlanKey:
+    """The key of a plan of a snapshot."""
+    return PlanKey(
+        table_id=snapshot.meta_data.id,
+        filter_text=filter_text,
+        version=snapshot.version,
+        timestamp=snapshot.timestamp,
+        num_files=snapshot.num_files,
+        total_bytes=snapshot.total_bytes,
+    )
 
 
 kept_plans = PerSession(KeptPlans)

@@ -11,12 +11,28 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
 
-from tarnlog import Client, InvalidRequest, Reads
+from tarnlog import ArrowPlan, Client, InvalidRequest, Reads, SnapshotInfo
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import to_builtins
-from tarnlog_spark._kept_plans import KeptPlans, key_of
+from tarnlog_spark._kept_plans import KeptPlans, PlanKey, key_of
+
+MOST_PIECES = 64
+"""Of columns: each version that an older plan was changed for adds one."""
+
+
+class Change(Struct, frozen=True):
+    """How a plan came from an older one, for who holds a scan of that."""
+
+    scanned: tuple[str, Any] | None
+    """`Plan.scanned` of the older plan."""
+    gone: pa.Array
+    """The places of its files that are not in the new one, ascending; the others come first there."""
+    came: pa.Table
+    """The files of the new one that it does not have."""
 
 
 class Plan:
@@ -40,6 +56,8 @@ class Plan:
         self.reads = reads or Reads(whole_table=True)
         self.scanned: tuple[str, Any] | None = None
         """How its files were scanned, and what `_scanning.scan_again` takes for that; only of a plan that is kept."""
+        self.change: Change | None = None
+        """Where the plan is an older one with some changes, these; only until its files were scanned."""
         self._given = files
 
     @property
@@ -67,21 +85,78 @@ def plan_files(
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
     A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
-    With `kept`, a plan of many files that was made before costs one small request. With `fields`, its listing has no
-    others: enough to scan the files, not to make actions of them.
+    With `kept`, a plan of many files that was made before costs one small request, and of one that was made for an
+    older version only what changed since is asked for. With `fields`, its listing has no others: enough to scan the
+    files, not to make actions of them.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    known = kept.find(key_of(snapshot, filter)) if kept is not None else None
+    key = key_of(snapshot, filter)
+    known = kept.find(key) if kept is not None else None
     if known is not None:
         return known
+    older = kept.newest_before(key) if kept is not None else None
+    found = None
+    if older is not None:
+        answer = _asked(client, table, filter, snapshot.version, fields, since=older[0].version)
+        found = _whole(snapshot, answer) if answer.since is None else _changed(snapshot, *older, answer)
+    if found is None:
+        found = _whole(snapshot, _asked(client, table, filter, snapshot.version, fields))
+    if kept is not None:
+        kept.keep(key, found)
+    return found
+
+
+def _asked(
+    client: Client,
+    table: str,
+    filter: Any,  # noqa: A002 (the API's word)
+    version: int,
+    fields: Sequence[str] | None,
+    since: int | None = None,
+) -> ArrowPlan:
     try:
-        plan = client.plan_arrow(table, filter, version=snapshot.version, fields=fields)
+        return client.plan_arrow(table, filter, version=version, fields=fields, since=since)
     except InvalidRequest as error:
         if filter is None or error.slug != "filter-invalid":
             raise
-        plan = client.plan_arrow(table, version=snapshot.version, fields=fields)
-    reads = Reads(whole_table=True) if plan.filter is None else Reads(filters=(to_builtins(plan.filter),))
-    found = Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=plan.files, reads=reads)
-    if kept is not None:
-        kept.keep(key_of(snapshot, filter), found)
-    return found
+        return client.plan_arrow(table, version=version, fields=fields, since=since)
+
+
+def _whole(snapshot: SnapshotInfo, answer: ArrowPlan) -> Plan:
+    return Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=answer.files, reads=_reads_of(answer))
+
+
+def _changed(snapshot: SnapshotInfo, key: PlanKey, older: Plan, answer: ArrowPlan) -> Plan | None:
+    """An older plan with what the service says came and went since; None where that does not add up.
+
+    So it is where the service's log is another than the one that the older plan is of. Costs a look at the paths of the
+    older plan where files went, and else what came.
+    """
+    since, files = answer.since, older.listing
+    if since is None or files is None or since.timestamp != key.timestamp:
+        return None
+    if older.reads != _reads_of(answer) or not _same_columns(older.meta_data, snapshot.meta_data):
+        return None
+    lost = pc.is_in(files.column("path"), value_set=pa.array(since.gone, pa.string()))
+    left = files.filter(pc.invert(lost)) if since.gone else files
+    listing = pa.concat_tables([left, answer.files], promote_options="default")
+    if listing.num_rows != answer.ledger.files_after_cooldowns:
+        return None
+    if listing.column("path").num_chunks > MOST_PIECES:
+        listing = listing.combine_chunks()
+    plan = Plan(
+        version=snapshot.version,
+        meta_data=snapshot.meta_data,
+        listing=listing.replace_schema_metadata(answer.files.schema.metadata),
+        reads=older.reads,
+    )
+    plan.change = Change(older.scanned, pc.indices_nonzero(lost), answer.files)
+    return plan
+
+
+def _same_columns(one: MetaData, other: MetaData) -> bool:
+    return (one.schema_string, one.partition_columns) == (other.schema_string, other.partition_columns)
+
+
+def _reads_of(answer: ArrowPlan) -> Reads:
+    return Reads(whole_table=True) if answer.filter is None else Reads(filters=(to_builtins(answer.filter),))

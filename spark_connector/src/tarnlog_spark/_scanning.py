@@ -20,7 +20,7 @@ from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._arrow_types import arrow_schema
 from tarnlog_spark._manifests import manifest, write_manifest
 from tarnlog_spark._options import Splits
-from tarnlog_spark._planned_index import indexed
+from tarnlog_spark._planned_index import changed, indexed
 from tarnlog_spark._scan_lists import ScanList
 from tarnlog_spark._storage import Storage
 
@@ -51,6 +51,25 @@ def scan(
     if _is_native(spark, storage, files, schema, partition_columns):
         return _native(spark, storage, files, schema)
     return _by_arrow(spark, storage, files, schema, places=False)
+
+
+def scan_changed(
+    spark: SparkSession,
+    storage: Storage,
+    older: Any,
+    gone: pa.Array,
+    came: ScanList,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+) -> DataFrame | None:
+    """The rows of the files of an older scan, without those at some places, and of those that came since.
+
+    `older` is what `scanned` gave. None where all files must be scanned anew, by `scan`.
+    """
+    if not _is_native(spark, storage, came, schema, partition_columns):
+        return None
+    begin, listed = _listed(storage, spark_scheme(storage), came)
+    return changed(spark, older, gone, begin, listed)
 
 
 def scan_rows(
@@ -105,15 +124,21 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
         return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
-    begin, rest = _uris(storage, scheme, files)
-    sizes, times = (files.files.column(name) for name in ("size", "modificationTime"))
-    listed = pa.table({"uri": rest, "size": sizes, "modified": times})
+    begin, listed = _listed(storage, scheme, files)
     rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), begin, listed, schema)
     if rows is not None:
         return rows
+    rest, sizes, times = listed.columns
     uris = pc.binary_join_element_wise(begin, rest, "")
     folder = write_manifest(manifest(uris, sizes, times), parent=_conf(spark, FOLDER_CONF, "") or None)
     return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
+
+
+def _listed(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.Table]:
+    """What all URIs begin with; and of each file how it goes on, its size and its time."""
+    begin, rest = _uris(storage, scheme, files)
+    sizes, times = (files.files.column(name) for name in ("size", "modificationTime"))
+    return begin, pa.table({"uri": rest, "size": sizes, "modified": times})
 
 
 def _uris(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.ChunkedArray]:

@@ -18,7 +18,7 @@ from tarnlog_spark._options import Place
 from tarnlog_spark._planned_index import prepare
 from tarnlog_spark._planning import Plan, plan_files
 from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
-from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_conf, scan_rows, scanned
+from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_changed, scan_conf, scan_rows, scanned
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
@@ -53,7 +53,8 @@ class Target:
         return self.place.storage(self.info.location)
 
     def read(self, filter_text: str | None, *, version: int | None, timestamp: int | str | None) -> DataFrame:
-        """The rows at one version, of the files that may match. A large one is kept: reading it again is quick."""
+        """The rows at one version, of the files that may match. A large one is kept: reading it again is quick, and so
+        is reading the table at a newer version."""
         way = scan_conf(self.spark)
         if way != "arrow":
             prepare(self.spark)
@@ -69,7 +70,9 @@ class Target:
         pinned = self._pinned(plan)
         if plan.scanned is not None and plan.scanned[0] == way:
             return scan_again(self.spark, plan.scanned[1])
-        rows = pinned.rows()
+        rows = pinned.changed_rows(way)
+        if rows is None:
+            rows = pinned.rows()
         if plan.num_files >= KEPT_FROM and (again := scanned(rows)) is not None:
             plan.scanned = (way, again)
         return rows
@@ -129,6 +132,15 @@ class Pinned:
     def rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows of the files, by default of all that were planned."""
         return scan(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+
+    def changed_rows(self, way: str) -> DataFrame | None:
+        """The rows by what Spark holds of an older plan, where this one came from one that was scanned in this way."""
+        change, self.plan.change = self.plan.change, None
+        if change is None or change.scanned is None or change.scanned[0] != way:
+            return None
+        target, came = self.target, list_of_plan(change.came)
+        older = change.scanned[1]
+        return scan_changed(target.spark, self.storage, older, change.gone, came, self.schema, self.partition_columns)
 
     def placed_rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows, each with its file and its place in it."""

@@ -36,12 +36,30 @@ public final class TarnlogScans implements Runnable {
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
     public Dataset rows(SparkSession spark, String schema, String root, String begin, String list, int count)
             throws Exception {
-        TarnlogPlannedFiles files = new TarnlogPlannedFiles(root, begin, list, count);
+        TarnlogPlannedFiles files =
+            new TarnlogPlannedFiles(new Path(new URI(root)), new TarnlogFile[0], begin, list, count);
         if (!knowsDates && (schema.contains("\"date\"") || schema.contains("\"timestamp\""))) {
             knowsDates = true;
             background(this).start();
         }
-        StructType columns = (StructType) DataType.fromJson(schema);
+        return rowsOf(spark, files, (StructType) DataType.fromJson(schema));
+    }
+
+    /**
+     * The rows of the files of an older scan but for some, whose places are ascending, and of those in a list. Null
+     * where that scan is not one of ours.
+     */
+    public Dataset changed(
+            SparkSession spark, HadoopFsRelation older, byte[] gone, String begin, String list, int count)
+            throws Exception {
+        if (!(older.location() instanceof TarnlogPlannedFiles)) return null;
+        TarnlogPlannedFiles before = (TarnlogPlannedFiles) older.location();
+        TarnlogPlannedFiles files =
+            new TarnlogPlannedFiles(before.root, before.without(gone), begin, list, count);
+        return rowsOf(spark, files, older.dataSchema());
+    }
+
+    static Dataset rowsOf(SparkSession spark, TarnlogPlannedFiles files, StructType columns) {
         HadoopFsRelation relation =
             new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, NONE, spark);
         return spark.baseRelationToDataFrame(relation);
@@ -68,7 +86,8 @@ public final class TarnlogPlannedFiles implements FileIndex, Runnable {
     private static final int BLOCK = 2048;
     private static final int MOST_THREADS = 4;
     final TarnlogParquet format;
-    private final Path root;
+    final Path root;
+    private final int first;
     private final String begin;
     private final TarnlogFile[] files;
     private final Thread[] threads;
@@ -78,22 +97,26 @@ public final class TarnlogPlannedFiles implements FileIndex, Runnable {
     private volatile Throwable failed;
 
     /**
-     * The list holds the sizes of so many files, their times, the lengths of their URIs, and these without what all of
-     * them begin with. Numbers are as this machine writes them.
+     * Some files that have their paths, and those of a list. It holds the sizes of so many files, their times, the
+     * lengths of their URIs, and these without what all of them begin with. Numbers are as this machine writes them.
      */
-    TarnlogPlannedFiles(String root, String begin, String list, int count) throws Exception {
-        this.root = new Path(new URI(root));
+    TarnlogPlannedFiles(Path root, TarnlogFile[] known, String begin, String list, int count) throws Exception {
+        this.root = root;
         this.begin = begin;
         this.list = Files.readAllBytes(Paths.get(list));
         this.ends = new int[count + 1];
-        this.files = new TarnlogFile[count];
+        this.first = known.length;
+        this.files = new TarnlogFile[first + count];
+        System.arraycopy(known, 0, files, 0, first);
         ByteBuffer numbers = ByteBuffer.wrap(this.list).order(ByteOrder.nativeOrder());
         long total = 0;
+        for (int i = 0; i < first; i++) total += known[i].size;
         ends[0] = 20 * count;
         for (int i = 0; i < count; i++) {
-            files[i] = new TarnlogFile(numbers.getLong(8 * i), numbers.getLong(8 * (count + i)));
+            long size = numbers.getLong(8 * i);
+            files[first + i] = new TarnlogFile(size, numbers.getLong(8 * (count + i)));
             ends[i + 1] = ends[i] + numbers.getInt(16 * count + 4 * i);
-            total += files[i].size;
+            total += size;
         }
         if (ends[count] != this.list.length) throw new IllegalArgumentException("the list is not one of " + count);
         this.format = new TarnlogParquet(total);
@@ -110,11 +133,13 @@ public final class TarnlogPlannedFiles implements FileIndex, Runnable {
     /** Makes paths, as long as there are files that nobody makes one for. */
     public void run() {
         try {
-            for (int start = next.getAndAdd(BLOCK); start < files.length; start = next.getAndAdd(BLOCK)) {
-                int end = Math.min(start + BLOCK, files.length);
+            int count = files.length - first;
+            for (int start = next.getAndAdd(BLOCK); start < count; start = next.getAndAdd(BLOCK)) {
+                int end = Math.min(start + BLOCK, count);
                 for (int i = start; i < end; i++) {
                     String rest = new String(list, ends[i], ends[i + 1] - ends[i], StandardCharsets.US_ASCII);
-                    files[i].path = new TarnlogPath(new URI(begin.concat(rest)), files[i].size);
+                    TarnlogFile file = files[first + i];
+                    file.path = new TarnlogPath(new URI(begin.concat(rest)), file.size);
                 }
             }
         } catch (Throwable error) {
@@ -133,6 +158,21 @@ public final class TarnlogPlannedFiles implements FileIndex, Runnable {
         list = null;
         ends = null;
         return files;
+    }
+
+    /** These files but for those at some places, ascending numbers of four bytes as this machine writes them. */
+    TarnlogFile[] without(byte[] gone) {
+        TarnlogFile[] all = ready();
+        ByteBuffer places = ByteBuffer.wrap(gone).order(ByteOrder.nativeOrder());
+        TarnlogFile[] left = new TarnlogFile[all.length - gone.length / 4];
+        int from = 0, to = 0;
+        for (int i = 0; i <= gone.length / 4; i++) {
+            int end = i < gone.length / 4 ? places.getInt(4 * i) : all.length;
+            System.arraycopy(all, from, left, to, end - from);
+            to += end - from;
+            from = end + 1;
+        }
+        return left;
     }
 
     /** Files in one folder without partition values, as Spark takes them: the columns are in the files. */

@@ -44,6 +44,31 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         ]
         | None
     ) = None
+    since: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=2**63 - 1,
+                description="A version whose plan with this filter is known: an Arrow stream may then have only the "
+                "files that came since, and say so.",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class PlanSince(Struct, frozen=True, kw_only=True, rename="camel"):
+    """That a plan has only the files that came since a version, of which time, how many, and the paths that went.
+
+    Without these paths and with those files the plan of that version, of the same filter, is this one. A path that went
+    and came again is in both.
+    """
+
+    version: int
+    timestamp: int
+    num_files: int
+    gone: tuple[str, ...] = ()
 
 
 class Ledger(Struct, frozen=True, kw_only=True, rename="camel"):

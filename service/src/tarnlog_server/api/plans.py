@@ -59,6 +59,8 @@ class PlanRoutes:
             return arrow_answer(await plans.arrow(table_of(request), asked, _moment(asked)))
         if asked.fields is not None:
             raise refused("request-invalid", "/fields", "a page tells all fields: ask for an Arrow stream")
+        if asked.since is not None:
+            raise refused("request-invalid", "/since", "pages are of whole plans: ask for an Arrow stream")
         page = await plans.encoded(table_of(request), asked, _moment(asked))
         return await large_answer(request, self._coordinator.world, page)
 

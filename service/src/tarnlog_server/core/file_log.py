@@ -186,6 +186,12 @@ class FileLog:
         row = self._live_row(key)
         return None if row is None else self.added_at(row)
 
+    def first_of(self, version: int) -> int:
+        """The first row that this version or a later one added. Costs a search."""
+        if self._segment is not None and (found := self._segment.first_of(version)) < self._base:
+            return found
+        return self._base + bisect_left(self._added_at, version)
+
     def row_after(self, version: int, key: str) -> int:
         """The row behind the file `key` that `version` added: where a listing goes on, on any replica.
 

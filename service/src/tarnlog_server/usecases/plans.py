@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
-from tarnlog.protocol.plans import ExplainedManifest, Explanation, Ledger, PlanRequest
+from tarnlog.protocol.plans import ExplainedManifest, Explanation, Ledger, PlanRequest, PlanSince
 from tarnlog.protocol.predicates import Predicate
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.add_arrow import arrow_batches, arrow_schema
@@ -29,7 +29,9 @@ from tarnlog_server.codec.arrow_stream import ArrowStream
 from tarnlog_server.codec.manifest_filter import ManifestFilter
 from tarnlog_server.codec.scan_rows import Pruned, adds, prune, rows_at
 from tarnlog_server.codec.state_manifest import StateManifest
+from tarnlog_server.core.plan_since import RowsSince, plan_since
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.snapshot_tracker import SnapshotTracker
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.cold_plans import ColdPlans
@@ -107,6 +109,8 @@ class _Scan:
     ledger: Ledger
     manifests: tuple[ExplainedManifest, ...]
     now_ms: int
+    tracker: SnapshotTracker | None
+    """What is known of the versions before; None for a plan from storage."""
 
     def before(self, row: int, *, explained: bool) -> int:
         """How many files pages go through below a row: all live ones where each is explained."""
@@ -173,26 +177,31 @@ class Plans:
         return snapshot.version, found.files, encode_cursor(where), scan.ledger, told, found.explain
 
     async def arrow(self, name: TableName, asked: PlanRequest, timestamp: int | None) -> ArrowPlan:
-        """All files of a plan as one stream, made while it is read. Raises ProblemError."""
+        """All files of a plan as one stream, made while it is read; or what came since a version. ProblemError."""
         scan = await self._scan(name, asked, timestamp, "", None)
-        snapshot = scan.snapshot
-        schema = await self._off_loop(len(scan.rows), lambda: arrow_schema(snapshot, scan.rows, asked.fields))
+        snapshot, rows = scan.snapshot, scan.rows
         told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
+        since = _since(scan, asked)
+        if since is not None:
+            rows = since.rows
+            about = PlanSince(version=since.version, timestamp=since.timestamp, num_files=len(rows), gone=since.gone)
+            told["since"] = msgspec.json.encode(about).decode()
+        schema = await self._off_loop(len(rows), lambda: arrow_schema(snapshot, rows, asked.fields))
         tree = told_filter(scan.predicate)
         if tree is not UNSET:
             told["filter"] = msgspec.json.encode(tree).decode()
         schema = schema.with_metadata({**(schema.metadata or {}), **told})
-        return ArrowPlan(snapshot.version, scan.ledger, self._chunks(scan, schema))
+        return ArrowPlan(snapshot.version, scan.ledger, self._chunks(snapshot, rows, schema))
 
-    async def _chunks(self, scan: _Scan, schema: pa.Schema) -> AsyncIterator[bytes]:
+    async def _chunks(self, snapshot: Snapshot, rows: Sequence[int], schema: pa.Schema) -> AsyncIterator[bytes]:
         stream = ArrowStream(schema)
-        batches = arrow_batches(scan.snapshot, scan.rows, schema)
+        batches = arrow_batches(snapshot, rows, schema)
 
         def encoded() -> bytes | None:
             batch = next(batches, None)
             return None if batch is None else stream.chunk(batch)
 
-        while (chunk := await self._off_loop(len(scan.rows), encoded)) is not None:
+        while (chunk := await self._off_loop(len(rows), encoded)) is not None:
             yield chunk
         yield stream.end()
 
@@ -211,6 +220,7 @@ class Plans:
         where = (name, version, timestamp, asked.max_staleness_seconds)
         partial = None if asked.explain else await self.cold.scan(*where, asked.filter)
         predicate: Predicate | None
+        tracker: SnapshotTracker | None = None
         if partial is not None:
             source, snapshot, predicate = "storage", partial.snapshot, partial.predicate
             total, manifests = partial.files_total, partial.manifests
@@ -218,7 +228,7 @@ class Plans:
             table, snapshot = await self._snapshots.at(*where)
             started = self._world.monotonic()
             predicate = await understood(asked.filter, snapshot.metadata, self._world)
-            source, total = "memory", snapshot.num_files
+            source, total, tracker = "memory", snapshot.num_files, table.live.tracker
             manifests = _manifests(table.live, snapshot, predicate)
         if after is not None:
             check_table(after.t, snapshot)
@@ -235,7 +245,7 @@ class Plans:
             self._loads.note(source, spent)
         else:
             ledger = Ledger(**dict(zip(Ledger.__struct_fields__, after.c, strict=True)))
-        return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms)
+        return _Scan(snapshot, predicate, rows, cooling, ledger, manifests, now_ms, tracker)
 
     def forget_old(self) -> None:
         """Let go of plans whose next page nobody asked for, and with them of whole tables in memory."""
@@ -260,6 +270,13 @@ class _Found(Generic[F]):
     explain: Explanation | UnsetType
     last: int | None
     """The row that the next page goes on after; None when there is none."""
+
+
+def _since(scan: _Scan, asked: PlanRequest) -> RowsSince | None:
+    """What is told instead of the whole plan. What is left alone changes with time, and not by versions alone."""
+    if asked.since is None or asked.exclude_cooldowns or scan.tracker is None:
+        return None
+    return plan_since(scan.tracker, scan.snapshot, scan.rows, asked.since)
 
 
 def _actions(snapshot: Snapshot, rows: Sequence[int]) -> tuple[Add, ...]:
