@@ -9,12 +9,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 import tarnlog_spark
 from tarnlog import Client
+from tarnlog_spark import _kept_plans, _planned_index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,18 @@ def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise RuntimeError("lost on purpose")
 
 
+def indexed_reads(table: tarnlog_spark.Table, more: DataFrame) -> tuple[list[str], int]:
+    """How Spark lists the files of a read, and of one of a newer version, as those of very many; and rows that came."""
+    _kept_plans.KEPT_FROM = 1
+    _planned_index.WAIT_FROM = 0
+    reads = [table.read()]
+    table.write(more, writer="arrow")
+    reads.append(table.read())
+    before, after = (one.count() for one in reads)
+    locations = (cast(Any, one)._jdf.queryExecution().analyzed().relation().location() for one in reads)
+    return [location.getClass().getSimpleName() for location in locations], after - before
+
+
 def main(name: str) -> None:
     spark = started()
     table = tarnlog_spark.Table.create(spark, name, DDL, partition_by=["p"])
@@ -72,9 +85,12 @@ def main(name: str) -> None:
     table.update({"id": "id + 1000"}, "p = 'a b' AND id > 10")
     updated = paths() - before - staged
     told = {"native": native, "files": files, "after": ids(), "rows": written.num_rows}
-    by = {"by_arrow": sorted(by_arrow), "staged": sorted(staged), "updated": sorted(updated)}
     spark.conf.set("spark.tarnlog.scan", "arrow")
-    print(json.dumps({**told, **by, "arrow": ids()}))
+    told["arrow"] = ids()
+    spark.conf.set("spark.tarnlog.scan", "native")
+    told["indexed"], told["grown"] = indexed_reads(table, rows(30))
+    by = {"by_arrow": sorted(by_arrow), "staged": sorted(staged), "updated": sorted(updated)}
+    print(json.dumps({**told, **by}))
     spark.stop()
 
 

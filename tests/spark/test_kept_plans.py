@@ -89,7 +89,6 @@ def table(
 ) -> Iterator[Table]:
     """A table of two versions whose every read is kept."""
     monkeypatch.setattr(_kept_plans, "KEPT_FROM", 1)
-    monkeypatch.setattr(_target, "KEPT_FROM", 1)
     made = Table.for_name(spark, name, url=tarnlog_service.url)
     made.write(numbers(spark, 1, 2, 3), partition_by=["p"])
     made.write(numbers(spark, 4))

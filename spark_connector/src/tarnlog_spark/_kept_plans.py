@@ -67,12 +67,17 @@ class KeptPlans:
 
     def keep(self, key: PlanKey, plan: Plan) -> None:
         """Keep a plan if it is worth it, and let those go that were not used for longest."""
-        if not KEPT_FROM <= plan.num_files <= MOST_FILES:
+        if not is_kept(plan):
             return
         with self._lock:
             self._plans[key] = plan
             while len(self._plans) > MOST_PLANS or sum(one.num_files for one in self._plans.values()) > MOST_FILES:
                 self._plans.popitem(last=False)
+
+
+def is_kept(plan: Plan) -> bool:
+    """Whether a plan is worth keeping."""
+    return KEPT_FROM <= plan.num_files <= MOST_FILES
 
 
 def key_of(snapshot: SnapshotInfo, filter_text: str | None) -> PlanKey:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tarnlog import Client, InvalidRequest, TableInfo
 from tarnlog.protocol.actions import Add
 from tarnlog_spark._errors import SchemaMismatch
-from tarnlog_spark._kept_plans import KEPT_FROM, kept_plans
+from tarnlog_spark._kept_plans import is_kept, kept_plans
 from tarnlog_spark._options import Place
 from tarnlog_spark._planned_index import prepare
 from tarnlog_spark._planning import Plan, plan_files
@@ -73,7 +73,7 @@ class Target:
         rows = pinned.changed_rows(way)
         if rows is None:
             rows = pinned.rows()
-        if plan.num_files >= KEPT_FROM and (again := scanned(rows)) is not None:
+        if is_kept(plan) and (again := scanned(rows)) is not None:
             plan.scanned = (way, again)
         return rows
 
