@@ -79,7 +79,10 @@ def test_what_came_and_went_since_a_version(api: TableApi, filled: str) -> None:
     plan = api.plan_arrow(filled, since=3)
     came = set(plan.files.column("path").to_pylist())
     if plan.since is not None:
-        assert (plan.since.version, plan.since.num_files, plan.since.gone) == (3, len(came), ("f1",))
+        assert (plan.since.version, plan.since.came, plan.since.gone) == (3, len(came), ("f1",))
+        before = api.snapshot(filled, version=3)
+        told = (plan.since.timestamp, plan.since.num_files, plan.since.total_bytes)
+        assert told == (before.timestamp, before.num_files, before.total_bytes)
         came |= known - {"f1"}
     assert came == (known - {"f1"}) | {"f7"}
     assert plan.ledger.files_after_cooldowns == 6
@@ -167,11 +170,12 @@ async def test_streams_are_asked_for_and_checked() -> None:
 
 
 def test_a_stream_may_have_only_what_came_since() -> None:
-    about = {"version": 3, "timestamp": 9, "numFiles": 1, "gone": ["a", "b"]}
+    about = {"version": 3, "timestamp": 9, "numFiles": 7, "totalBytes": 8, "came": 1, "gone": ["a", "b"]}
     script = Scripted(arrow_answer(stream(1, version=4, ledger=COUNTS, since=about)))
     plan = script.client().plan_arrow("s.t", since=3)
     assert script.bodies == [{"since": 3}]
-    assert plan.since == PlanSince(version=3, timestamp=9, num_files=1, gone=("a", "b"))
+    older = {"version": 3, "timestamp": 9, "num_files": 7, "total_bytes": 8}
+    assert plan.since == PlanSince(**older, came=1, gone=("a", "b"))
     assert (plan.files.num_rows, plan.ledger.files_after_cooldowns) == (1, 2)
     cut = Scripted(arrow_answer(stream(0, version=4, ledger=COUNTS, since=about)))
     with pytest.raises(ServerFault, match="fewer files"):

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import Action
+from tarnlog.protocol.predicates import And, Compare, IsNull, Or, Predicate
 from tarnlog_server.codec.entry_batch import entry_batch
 from tarnlog_server.codec.file_columns import FileColumns
+from tarnlog_server.codec.scan_rows import prune
 from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker
@@ -16,14 +18,30 @@ from tests.core.making import FIRST, add, record, remove, tracker
 PATHS = [f"f{number}" for number in range(6)]
 VERSIONS = st.lists(
     st.lists(
-        st.tuples(st.sampled_from(PATHS), st.integers(0, 3)), min_size=1, max_size=4, unique_by=lambda one: one[0]
+        st.tuples(st.sampled_from(PATHS), st.integers(0, 4)), min_size=1, max_size=4, unique_by=lambda one: one[0]
     ),
     max_size=12,
 )
 
 
+DAYS = ("mon", "tue", None)
+FILTERS: list[Predicate] = [
+    Compare("eq", "day", "mon"),
+    Compare("ge", "id", 3),
+    And((Compare("ge", "id", 3), Compare("ne", "day", "tue"))),
+    Or((Compare("lt", "id", 2), IsNull("day"))),
+]
+
+
 def actions(changes: list[tuple[str, int]], version: int) -> tuple[Action, ...]:
-    return tuple(remove(path) if kind == 0 else add(path, size=version) for path, kind in changes)
+    """Of each path whether it goes (0), comes on one of the days, or goes and comes again (4)."""
+    found: list[Action] = []
+    for path, kind in changes:
+        if kind in (0, 4):
+            found.append(remove(path))
+        if kind > 0:
+            found.append(add(path, DAYS[(kind + version) % 3], low=version, high=version + 1, size=version))
+    return tuple(found)
 
 
 def segment_of(snapshot: Snapshot) -> FileColumns:
@@ -37,6 +55,12 @@ def listing(snapshot: Snapshot) -> list[tuple[int, object]]:
     return [(snapshot.files.added_at(row), one) for row, one in snapshot.rows()]
 
 
+def plan(snapshot: Snapshot, asked: Predicate) -> tuple[list[object], int, int]:
+    """The files that a filter leaves, and how many each step left."""
+    pruned = prune(snapshot, asked)
+    return [snapshot.files.file(row) for row in pruned.rows], pruned.after_partitions, pruned.after_skipping
+
+
 def check(packed: SnapshotTracker, plain: SnapshotTracker) -> None:
     assert listing(packed.head) == listing(plain.head)
     assert packed.head.num_files == plain.head.num_files == packed.head.files.live_count
@@ -48,6 +72,8 @@ def check(packed: SnapshotTracker, plain: SnapshotTracker) -> None:
         assert expected is not None
         if found is not None:
             assert (found.version, listing(found)) == (version, listing(expected))
+            for asked in FILTERS:
+                assert plan(found, asked) == plan(expected, asked)
 
 
 @settings(max_examples=150, deadline=None)

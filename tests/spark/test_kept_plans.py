@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,10 +16,11 @@ import pytest
 
 from tarnlog import Client, Reads, SnapshotInfo
 from tarnlog.protocol.actions import Format, MetaData
-from tarnlog_spark import Table, _kept_plans, _planned_index, _target
+from tarnlog_spark import Table, _kept_plans, _planned_index, _planning, _target
 from tarnlog_spark._kept_plans import MOST_FILES, MOST_PLANS, KeptPlans, PlanKey, kept_plans, key_of
 from tarnlog_spark._planning import Plan
 from tarnlog_spark._scanning import SCAN_CONF
+from tarnlog_spark._storage import storage_at
 from tests.service_process import ServiceProcess
 from tests.spark.test_table import expected, numbers, rows_of
 
@@ -27,8 +32,12 @@ META = MetaData(
 )
 
 
+def key_to(filter_text: str | None = None, *, location: str = "/t", **changed: Any) -> PlanKey:
+    return key_of(storage_at(location), snapshot(**changed), filter_text)
+
+
 def key(number: int) -> PlanKey:
-    return key_of(snapshot(version=number), None)
+    return key_to(version=number)
 
 
 def plan(files: int) -> Plan:
@@ -60,27 +69,27 @@ def test_few_files_are_not_kept_and_very_many_neither() -> None:
 
 def test_what_tells_plans_apart() -> None:
     others: list[dict[str, Any]] = [{"version": 2}, {"timestamp": 3}, {"num_files": 4}, {"total_bytes": 5}]
-    others.append({"meta_data": msgspec.structs.replace(META, id="u")})
-    keys = {key_of(snapshot(), None), key_of(snapshot(), "id = 1"), *(key_of(snapshot(**one), None) for one in others)}
+    others += [{"meta_data": msgspec.structs.replace(META, id="u")}, {"location": "/moved"}]
+    keys = {key_to(), key_to("id = 1"), *(key_to(**one) for one in others)}
     assert len(keys) == 2 + len(others)
-    assert key_of(snapshot(), "id = 1") in keys
+    assert key_to("id = 1") in keys
 
 
 def test_of_older_plans_the_newest_is_gone_on_from() -> None:
     kept = KeptPlans()
     for number in (3, 5, 9):
         kept.keep(key(number), plan(1000))
-    kept.keep(key_of(snapshot(version=6), "id = 1"), plan(1000))
+    kept.keep(key_to("id = 1", version=6), plan(1000))
 
     def before(wanted: PlanKey) -> int | None:
         found = kept.newest_before(wanted)
         return None if found is None else found[0].version
 
     assert [before(key(number)) for number in (3, 4, 9, 10)] == [None, 3, 5, 9]
-    assert before(key_of(snapshot(version=7), "id = 1")) == 6
-    assert before(key_of(snapshot(version=7), "id = 2")) is None
-    other = msgspec.structs.replace(META, id="u")
-    assert before(key_of(snapshot(version=7, meta_data=other), None)) is None
+    assert before(key_to("id = 1", version=7)) == 6
+    assert before(key_to("id = 2", version=7)) is None
+    assert before(key_to(version=7, meta_data=msgspec.structs.replace(META, id="u"))) is None
+    assert before(key_to(version=7, location="/moved")) is None
 
 
 @pytest.fixture
@@ -154,6 +163,14 @@ def files_of(rows: DataFrame) -> list[str]:
     return sorted(location_of(rows).inputFiles())
 
 
+@contextlib.contextmanager
+def only_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No list of all files can be made."""
+    with monkeypatch.context() as patched:
+        patched.setattr(_target, "scan", None)
+        yield
+
+
 @pytest.fixture
 def grown(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
     """With so many files that a change of one is little beside them: of ids 1 to 40. Every scan of it is an index."""
@@ -170,12 +187,14 @@ def test_a_newer_version_is_read_by_what_changed_since(
     assert rows_of(first) == expected(*range(1, 41))
     assert (told[0][1], "TarnlogPlannedFiles" in str(location_of(first).getClass())) == (None, True)
     grown.write(numbers(spark, 41, 42))
-    second = grown.read()
+    with only_changes(monkeypatch):
+        second = grown.read()
     grown.delete("id = 7")
-    third = grown.read()
-    monkeypatch.setattr(_target, "scan", None)  # else a whole list could be made where only changes should
+    with only_changes(monkeypatch):
+        third = grown.read()
     grown.write(numbers(spark, 43))
-    fourth = grown.read()
+    with only_changes(monkeypatch):
+        fourth = grown.read()
     assert [one[:2] for one in told] == [(3, None), (4, 3), (5, 4), (6, 5)]
     assert all(files < 10 for *_, files in told[1:])
     assert rows_of(fourth) == rows_of(grown.read()) == expected(*range(1, 7), *range(8, 44))
@@ -183,7 +202,6 @@ def test_a_newer_version_is_read_by_what_changed_since(
     assert rows_of(second) == expected(*range(1, 43))
     assert rows_of(first) == expected(*range(1, 41)), "a DataFrame stays at its version"
     kept_plans._kept.pop(spark, None)
-    monkeypatch.undo()
     assert files_of(fourth) == files_of(grown.read(version=6))
     assert int(location_of(fourth).sizeInBytes()) == int(location_of(grown.read(version=6)).sizeInBytes())
 
@@ -199,7 +217,10 @@ def test_what_changed_is_planned_by_the_filter_too(
     assert [one[1:] for one in told[1:]] == [(3, 0), (4, 1)]
 
 
-@pytest.mark.parametrize("what", ["another time", "another number of files", "another filter", "other columns"])
+OTHERS = ["another time", "other bytes", "another number of files", "another filter", "other columns"]
+
+
+@pytest.mark.parametrize("what", OTHERS)
 def test_changes_that_do_not_fit_are_not_used(
     spark: SparkSession, grown: Table, told: list[tuple[int, int | None, int]], what: str
 ) -> None:
@@ -210,6 +231,8 @@ def test_changes_that_do_not_fit_are_not_used(
     other = KeptPlans()
     if what == "another time":
         key = msgspec.structs.replace(key, timestamp=key.timestamp + 1)
+    elif what == "other bytes":
+        key = msgspec.structs.replace(key, total_bytes=key.total_bytes + 1)
     elif what == "another number of files":
         assert plan.listing is not None
         plan.listing = plan.listing.slice(1)
@@ -221,6 +244,79 @@ def test_changes_that_do_not_fit_are_not_used(
     kept_plans._kept[spark] = other
     assert rows_of(grown.read()) == expected(*range(1, 42))
     assert [one[1] for one in told] == [None, 3, None]
+
+
+def test_a_table_that_was_moved_is_read_where_it_lies(
+    spark: SparkSession, tmp_path: Path, start_service: Callable[..., ServiceProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warehouse may be moved as it is; its tables keep their ids, versions and times."""
+    monkeypatch.setattr(_kept_plans, "KEPT_FROM", 1)
+    monkeypatch.setattr(_planned_index, "WAIT_FROM", 0)
+    service = start_service(tmp_path / "first")
+    table = Table.for_name(spark, "t.moved", url=service.url)
+    table.write(numbers(spark, *range(1, 11)).repartition(10))
+    assert rows_of(table.read()) == expected(*range(1, 11))
+    service.stop()
+    (tmp_path / "first").rename(tmp_path / "second")
+    table = Table.for_name(spark, "t.moved", url=start_service(tmp_path / "second").url)
+    assert rows_of(table.read()) == expected(*range(1, 11)), "at the same version"
+    table.write(numbers(spark, 11))
+    assert rows_of(table.read()) == expected(*range(1, 12)), "and at a newer one"
+    kept_plans._kept.pop(spark, None)
+
+
+def test_an_older_scan_that_is_of_no_use_costs_a_whole_list(
+    spark: SparkSession, grown: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    grown.read()
+    grown.write(numbers(spark, 41))
+    (plan,) = kept_plans(spark)._plans.values()
+    plan.scanned = ("auto", spark)  # which py4j cannot hand over as a relation
+    assert rows_of(grown.read()) == expected(*range(1, 42))
+    assert caplog.text.count("all are listed anew") == 1
+    assert "TarnlogPlannedFiles" in str(location_of(grown.read()).getClass()), "others still have an index"
+
+
+def test_pieces_of_a_list_are_put_together_once_in_a_while(
+    spark: SparkSession, grown: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_planning, "MOST_PIECES", 2)
+    pieces = []
+    for number in range(41, 45):
+        grown.read()
+        grown.write(numbers(spark, number))
+        newest = max(kept_plans(spark)._plans.items(), key=lambda one: one[0].version)[1]
+        assert newest.listing is not None
+        pieces.append(newest.listing.column("path").num_chunks)
+    assert max(pieces) == 2
+    assert min(pieces[1:]) == 1
+    assert rows_of(grown.read()) == expected(*range(1, 45))
+
+
+def test_threads_share_what_is_kept(spark: SparkSession, grown: Table) -> None:
+    """Readers of one session while it is written to: each read is of one version, and none loses or doubles a row."""
+    ended = threading.Event()
+
+    def read() -> int:
+        seen = 0
+        while True:
+            done = ended.is_set()
+            rows = rows_of(grown.read())
+            last = max(int(row[0]) for row in rows)
+            assert rows == expected(*range(1, last + 1))
+            assert last >= seen
+            seen = last
+            if done:
+                return seen
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for number in range(41, 47):
+                grown.write(numbers(spark, number))
+        finally:
+            ended.set()
+        assert [reader.result(120) for reader in readers] == [46] * 3
 
 
 def test_new_columns_are_planned_whole(

@@ -166,7 +166,7 @@ class TableApi(Protocol):
 
         With `fields` only these are sent, and `path`: fewer bytes for whoever needs no bounds. With `since`, a version
         whose plan with this filter the caller has, the answer may be what came and went since then; its `since` says
-        whether it is.
+        whether it is, and what to check before both are put together.
         """
 
     def explain_plan(

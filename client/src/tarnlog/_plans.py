@@ -203,7 +203,7 @@ def _stream(answer: Answer) -> ArrowPlan:
         since = msgspec.json.decode(told.get("since", b"null"), type=PlanSince | None)
     except msgspec.DecodeError as error:
         raise ServerFault(f"The Arrow stream does not say what it holds ({error}).", status=answer.status) from error
-    if files.num_rows != (ledger.files_after_cooldowns if since is None else since.num_files):
+    if files.num_rows != (ledger.files_after_cooldowns if since is None else since.came):
         raise ServerFault("The Arrow stream broke off: it holds fewer files than it announced.", status=answer.status)
     version = convert(int(told["version"]), int)
     return ArrowPlan(version=version, ledger=ledger, files=files, filter=_understood(tree), since=since)

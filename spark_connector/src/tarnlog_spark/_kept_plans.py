@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from tarnlog import SnapshotInfo
+from tarnlog import PlanSince, SnapshotInfo
 from tarnlog_spark._per_session import PerSession
+from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
     from tarnlog_spark._planning import Plan
@@ -26,8 +27,10 @@ MOST_PLANS, MOST_FILES = 4, 400_000
 
 
 class PlanKey(Struct, frozen=True):
-    """What tells plans apart. A log that was put back to an older one may have the same version with other files."""
+    """What tells plans apart. A log that was put back to an older one may have the same version with other files; one
+    that was moved or copied has its files elsewhere, and a scan knows them by where they are."""
 
+    storage: Storage
     table_id: str
     filter_text: str | None
     version: int
@@ -37,8 +40,13 @@ class PlanKey(Struct, frozen=True):
 
     def may_follow(self, other: PlanKey) -> bool:
         """Whether this is the same plan of a newer version, as far as the keys tell."""
-        same = (self.table_id, self.filter_text) == (other.table_id, other.filter_text)
-        return same and self.version > other.version
+        mine, its = ((one.storage, one.table_id, one.filter_text) for one in (self, other))
+        return mine == its and self.version > other.version
+
+    def is_of(self, since: PlanSince) -> bool:
+        """Whether this is a plan of the version that the service speaks of."""
+        mine = (self.version, self.timestamp, self.num_files, self.total_bytes)
+        return mine == (since.version, since.timestamp, since.num_files, since.total_bytes)
 
 
 class KeptPlans:
@@ -80,9 +88,10 @@ def is_kept(plan: Plan) -> bool:
     return KEPT_FROM <= plan.num_files <= MOST_FILES
 
 
-def key_of(snapshot: SnapshotInfo, filter_text: str | None) -> PlanKey:
+def key_of(storage: Storage, snapshot: SnapshotInfo, filter_text: str | None) -> PlanKey:
     """The key of a plan of a snapshot."""
     return PlanKey(
+        storage=storage,
         table_id=snapshot.meta_data.id,
         filter_text=filter_text,
         version=snapshot.version,

@@ -49,48 +49,59 @@ def indexed(spark: SparkSession, root: str, begin: str, listed: pa.Table, schema
     URIs are percent-encoded, and without what all of them begin with. Costs a copy of the columns in Python; in the
     JVM a few objects for each file.
     """
-    compiling = _compiling(cast(Any, spark)) if getattr(spark, "_sc", None) is not None else None
-    if compiling is None or (not compiling.done() and listed.num_rows < WAIT_FROM):
-        return None
-
-    def rows(scans: Any, session: Any, file: str) -> Any:
-        return scans.rows(session, schema.json(), root, begin, file, listed.num_rows)
-
-    return _made(spark, listed, rows)
-
-
-def changed(spark: SparkSession, older: Any, gone: pa.Array, begin: str, listed: pa.Table) -> DataFrame | None:
-    """The rows of an older scan's files without those at some places (int32, ascending), and of those in `listed`.
-
-    `older` is the relation of that scan; None where it is not one that `indexed` or this made. Costs what changed, and
-    in the JVM a copy of the older list.
-    """
-    places = gone.cast(pa.int32()).to_numpy().tobytes()
-
-    def rows(scans: Any, session: Any, file: str) -> Any:
-        return scans.changed(session, older, places, begin, file, listed.num_rows)
-
-    return _made(spark, listed, rows)
-
-
-def _made(spark: SparkSession, listed: pa.Table, make: Callable[[Any, Any, str], Any]) -> DataFrame | None:
-    """What the JVM makes of a list, which it finds in a file."""
-    from pyspark.sql import DataFrame
-
     own = cast(Any, spark)
-    scans = _compiling(own).result()
+    if getattr(own, "_sc", None) is None:
+        return None
+    compiling = _compiling(own)
+    if not compiling.done() and listed.num_rows < WAIT_FROM:
+        return None
+    scans = compiling.result()
     if scans is None:
         return None
-    with tempfile.NamedTemporaryFile("wb", prefix="tarnlog-files-", delete=False) as file:
-        write_list(file, listed)
+
+    def rows(file: str) -> Any:
+        return scans.rows(own._jsparkSession, schema.json(), root, begin, file, listed.num_rows)
+
     try:
-        rows = make(scans, own._jsparkSession, file.name)
-        return None if rows is None else DataFrame(rows, spark)
+        return _made(spark, listed, rows)
     except Exception as error:  # whatever py4j stumbles over: the manifest is slower, and right
         _refused(error)
         with _lock:
             _compiled[own._sc] = _done(None)
         return None
+
+
+def changed(spark: SparkSession, older: Any, gone: pa.Array, begin: str, listed: pa.Table) -> DataFrame | None:
+    """The rows of an older scan's files without those at some places (ascending), and of those in `listed`.
+
+    `older` is the relation of that scan. None where it is not one that `indexed` or this made, and where it cannot be
+    had. Costs what changed, and in the JVM a copy of the older list.
+    """
+    own = cast(Any, spark)
+    scans = _compiling(own).result()
+    if scans is None:
+        return None
+    places = gone.cast(pa.int32()).to_numpy().tobytes()
+
+    def rows(file: str) -> Any:
+        return scans.changed(own._jsparkSession, older, places, begin, file, listed.num_rows)
+
+    try:
+        return _made(spark, listed, rows)
+    except Exception as error:  # something is wrong with the older scan: one of all files is still to be had
+        _log.warning("Spark does not go on from an older list of files; all are listed anew: %s", error)
+        return None
+
+
+def _made(spark: SparkSession, listed: pa.Table, make: Callable[[str], Any]) -> DataFrame | None:
+    """What the JVM makes of a list, which it finds in a file."""
+    from pyspark.sql import DataFrame
+
+    with tempfile.NamedTemporaryFile("wb", prefix="tarnlog-files-", delete=False) as file:
+        write_list(file, listed)
+    try:
+        rows = make(file.name)
+        return None if rows is None else DataFrame(rows, spark)
     finally:
         os.unlink(file.name)
 

@@ -19,6 +19,7 @@ from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import to_builtins
 from tarnlog_spark._kept_plans import KeptPlans, PlanKey, key_of
+from tarnlog_spark._storage import Storage
 
 MOST_PIECES = 64
 """Of columns: each version that an older plan was changed for adds one."""
@@ -79,30 +80,42 @@ def plan_files(
     filter: Any = None,  # noqa: A002 (the API's word)
     version: int | None = None,
     timestamp: int | str | None = None,
-    kept: KeptPlans | None = None,
-    fields: Sequence[str] | None = None,
 ) -> Plan:
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
     A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
-    With `kept`, a plan of many files that was made before costs one small request, and of one that was made for an
-    older version only what changed since is asked for. With `fields`, its listing has no others: enough to scan the
-    files, not to make actions of them.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    key = key_of(snapshot, filter)
-    known = kept.find(key) if kept is not None else None
-    if known is not None:
+    return _whole(snapshot, _asked(client, table, filter, snapshot.version))
+
+
+def plan_scan(
+    client: Client,
+    table: str,
+    kept: KeptPlans,
+    storage: Storage,
+    *,
+    filter_text: str | None,
+    version: int | None,
+    timestamp: int | str | None,
+    fields: Sequence[str],
+) -> Plan:
+    """The same to scan the files and not to make actions of them: its listing has no fields but those.
+
+    A plan of many files that was made before costs one small request, and of one that was made for an older version
+    only what changed since is asked for.
+    """
+    snapshot = client.snapshot(table, version=version, timestamp=timestamp)
+    key = key_of(storage, snapshot, filter_text)
+    if (known := kept.find(key)) is not None:
         return known
-    older = kept.newest_before(key) if kept is not None else None
     found = None
-    if older is not None:
-        answer = _asked(client, table, filter, snapshot.version, fields, since=older[0].version)
+    if (older := kept.newest_before(key)) is not None:
+        answer = _asked(client, table, filter_text, snapshot.version, fields, since=older[0].version)
         found = _whole(snapshot, answer) if answer.since is None else _changed(snapshot, *older, answer)
     if found is None:
-        found = _whole(snapshot, _asked(client, table, filter, snapshot.version, fields))
-    if kept is not None:
-        kept.keep(key, found)
+        found = _whole(snapshot, _asked(client, table, filter_text, snapshot.version, fields))
+    kept.keep(key, found)
     return found
 
 
@@ -111,7 +124,7 @@ def _asked(
     table: str,
     filter: Any,  # noqa: A002 (the API's word)
     version: int,
-    fields: Sequence[str] | None,
+    fields: Sequence[str] | None = None,
     since: int | None = None,
 ) -> ArrowPlan:
     try:
@@ -130,10 +143,10 @@ def _changed(snapshot: SnapshotInfo, key: PlanKey, older: Plan, answer: ArrowPla
     """An older plan with what the service says came and went since; None where that does not add up.
 
     So it is where the service's log is another than the one that the older plan is of. Costs a look at the paths of the
-    older plan where files went, and else what came.
+    older plan, and what came.
     """
     since, files = answer.since, older.listing
-    if since is None or files is None or since.timestamp != key.timestamp:
+    if since is None or files is None or not key.is_of(since):
         return None
     if older.reads != _reads_of(answer) or not _same_columns(older.meta_data, snapshot.meta_data):
         return None

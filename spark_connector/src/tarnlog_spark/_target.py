@@ -16,7 +16,7 @@ from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._kept_plans import is_kept, kept_plans
 from tarnlog_spark._options import Place
 from tarnlog_spark._planned_index import prepare
-from tarnlog_spark._planning import Plan, plan_files
+from tarnlog_spark._planning import Plan, plan_files, plan_scan
 from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_changed, scan_conf, scan_rows, scanned
 from tarnlog_spark._staging import Writer, is_native, write_natively
@@ -58,13 +58,14 @@ class Target:
         way = scan_conf(self.spark)
         if way != "arrow":
             prepare(self.spark)
-        plan = plan_files(
+        plan = plan_scan(
             self.client,
             self.table,
-            filter=filter_text,
+            kept_plans(self.spark),
+            self.storage,
+            filter_text=filter_text,
             version=version,
             timestamp=timestamp,
-            kept=kept_plans(self.spark),
             fields=SCANNED,
         )
         pinned = self._pinned(plan)

@@ -59,15 +59,21 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
 
 
 class PlanSince(Struct, frozen=True, kw_only=True, rename="camel"):
-    """That a plan has only the files that came since a version, of which time, how many, and the paths that went.
+    """That a plan has only the files that came since an older version.
 
-    Without these paths and with those files the plan of that version, of the same filter, is this one. A path that went
-    and came again is in both.
+    Without the paths that are `gone`, and with the files that came, the plan of that version with the same filter is
+    this one; a path that went and came again is in both. Who puts them together checks two things: that the older plan
+    is of the version which is told here, by all that a snapshot tells of it, and that there are then as many files as
+    the ledger counts.
     """
 
     version: int
     timestamp: int
     num_files: int
+    total_bytes: int
+    """The table at that version, as its snapshot tells it."""
+    came: int
+    """How many files came; the stream has them."""
     gone: tuple[str, ...] = ()
 
 

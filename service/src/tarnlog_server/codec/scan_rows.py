@@ -123,23 +123,33 @@ def live_rows(snapshot: Snapshot, start: int, limit: int) -> Sequence[int]:
 
 
 def _packed(snapshot: Snapshot, tree: FileFilter, partitions: FileFilter | None) -> tuple[array[int], int]:
-    """The rows of the segment that a filter selects, and how many its partitions leave."""
+    """The rows of the segment that a filter selects, and how many its partitions leave.
+
+    The segment may hold files that came after the snapshot: files are packed while older snapshots stay at hand.
+    """
     files, segment = snapshot.files, snapshot.files.segment
-    if not isinstance(segment, FileColumns):
+    if not isinstance(segment, FileColumns) or not len(segment):
         return array("I"), 0
     asked = SegmentFilter(segment)
+    end = min(files.base, snapshot.length)
+    gone = _below(pa.array(files.gone(snapshot.version), pa.uint32()), end)
     by_partition = None if partitions is None else asked.select(partitions)
-    gone = pa.array(files.gone(snapshot.version), pa.uint32())
-    gone = gone.filter(pc.less(gone, min(files.base, snapshot.length)))
     if by_partition is not None:
-        by_partition = _without(by_partition, gone, files, snapshot.version)
-    left = files.base - len(gone) if by_partition is None else len(by_partition)
+        by_partition = _without(_below(by_partition, end), gone, files, snapshot.version)
+    left = end - len(gone) if by_partition is None else len(by_partition)
     found = by_partition if partitions == tree else asked.select(tree, by_partition)
     if found is None:
         return array("I", _all(snapshot)[:left]), left
     if by_partition is None:
-        found = _without(found, gone, files, snapshot.version)
+        found = _without(_below(found, end), gone, files, snapshot.version)
     return as_array("I", found), left
+
+
+def _below(rows: pa.Array, end: int) -> pa.Array:
+    """Of ascending rows those before one. Costs a search."""
+    if not len(rows) or rows[-1].as_py() < end:
+        return rows
+    return rows.slice(0, bisect_left(range(len(rows)), end, key=lambda place: rows[place].as_py()))
 
 
 def _without(rows: pa.Array, gone: pa.Array, files: FileLog, version: int) -> pa.Array:

@@ -20,9 +20,8 @@ MOST_GONE = 10_000
 class RowsSince(Struct, frozen=True):
     """The difference between two plans with the same filter."""
 
-    version: int
-    """The older version, and its time: by both a reader knows that it has the plan of the same log."""
-    timestamp: int
+    older: Snapshot
+    """The table at the older version."""
     rows: Sequence[int]
     """The rows of the plan that were added after that version."""
     gone: tuple[str, ...]
@@ -34,17 +33,21 @@ def plan_since(tracker: SnapshotTracker, snapshot: Snapshot, rows: Sequence[int]
     """How the plan of `rows` differs from that of an older version; None where it must be told whole.
 
     That is where the versions in between are not in memory, where one of them changed what a filter means (metaData),
-    or where a difference would be no smaller. Costs the actions in between.
+    or where a difference would be no smaller. Costs the files that went in between, and a look at each version that
+    the tracker keeps.
     """
-    timestamp = tracker.timestamp_of(version)
-    steps = tracker.steps_after(version) if version <= snapshot.version else None
-    if steps is None or timestamp is None:
+    older = tracker.snapshot_at(version)
+    steps = tracker.steps_after(version)
+    if older is None or steps is None or not 0 <= snapshot.version - version <= len(steps):
         return None
     steps = steps[: snapshot.version - version]
     if any(step.metadata_before is not snapshot.metadata for step in steps):
         return None
-    gone = {add.path for step in steps for add, added_at in step.gone_since.values() if added_at <= version}
     came = rows[bisect_left(rows, snapshot.files.first_of(version + 1)) :]
-    if len(gone) > MOST_GONE or 2 * (len(gone) + len(came)) > len(rows):
-        return None
-    return RowsSince(version, timestamp, came, tuple(sorted(gone)))
+    most = min(MOST_GONE, len(rows) // 2 - len(came))
+    gone: set[str] = set()
+    for step in steps:
+        gone.update(add.path for add, added_at in step.gone_since.values() if added_at <= version)
+        if len(gone) > most:
+            return None
+    return None if most < 0 else RowsSince(older, came, tuple(sorted(gone)))

@@ -69,7 +69,7 @@ class SnapshotTracker:
         self._max_weight = window.weight
         # A base that is a state knows its own time; the empty one before version 0 has none.
         self._timestamps = array("q", [base.timestamp] if base.version >= 0 and base.timestamp >= 0 else [])
-        self._snapshots: deque[tuple[Snapshot, int]] = deque()
+        self._snapshots: deque[tuple[Snapshot, int]] = deque([(base, 0)])
         """Each with how many files its version removed."""
         self._removed = 0
         self._max_snapshots = window.snapshots

@@ -183,8 +183,15 @@ class Plans:
         told = {"version": str(snapshot.version), "ledger": msgspec.json.encode(scan.ledger).decode()}
         since = _since(scan, asked)
         if since is not None:
-            rows = since.rows
-            about = PlanSince(version=since.version, timestamp=since.timestamp, num_files=len(rows), gone=since.gone)
+            rows, older = since.rows, since.older
+            about = PlanSince(
+                version=older.version,
+                timestamp=older.timestamp,
+                num_files=older.num_files,
+                total_bytes=older.total_bytes,
+                came=len(rows),
+                gone=since.gone,
+            )
             told["since"] = msgspec.json.encode(about).decode()
         schema = await self._off_loop(len(rows), lambda: arrow_schema(snapshot, rows, asked.fields))
         tree = told_filter(scan.predicate)

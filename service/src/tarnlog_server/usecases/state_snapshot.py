@@ -25,7 +25,7 @@ def snapshot_of(state: State) -> Snapshot:
         files = FileLog(state.files)
         total, counted, uncounted = state.files.totals()
     else:
-        files, total, counted, uncounted = _logged(state.files)
+        files, total, counted, uncounted = _logged(state.files, facts.version)
     txns: dict[str, tuple[Txn, int]] = {txn.app_id: (txn, version) for txn, version in facts.txns}
     skips: dict[str, Skip] = {path_key(skip.path): skip for skip in facts.skips}
     return Snapshot(
@@ -58,12 +58,17 @@ def _truncation(facts: StateFacts) -> int:
     return recorded_length(known, int(setting(configuration, "stats.truncation.maxLength")))
 
 
-def _logged(state_files: Iterable[StateFile]) -> tuple[FileLog, int, int, int]:
-    """The files in a log, their bytes, the rows they tell of, and how many do not tell."""
+def _logged(state_files: Iterable[StateFile], newest: int) -> tuple[FileLog, int, int, int]:
+    """The files in a log, their bytes, the rows they tell of, and how many do not tell.
+
+    Another writer's state may name versions above its own, and rows are in the order of versions for good: there they
+    are of the state's.
+    """
     files = FileLog()
     total = counted = uncounted = 0
-    for file in sorted(state_files, key=lambda file: (file.added_at_version, file.add.path)):
-        gone = files.add(path_key(file.add.path), file.add, file.added_at_version, file.added_at_timestamp)
+    for file in sorted(state_files, key=lambda file: (min(file.added_at_version, newest), file.add.path)):
+        added_at = min(file.added_at_version, newest)
+        gone = files.add(path_key(file.add.path), file.add, added_at, file.added_at_timestamp)
         for add, sign in ((file.add, 1), (gone, -1)):
             if add is not None:
                 total += sign * add.size
