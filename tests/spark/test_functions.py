@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tarnlog_spark
-from tarnlog import Client, Txn
+from tarnlog import Client, InvalidRequest, Txn
 from tarnlog_spark._functions import FUNCTIONS
 from tests.service_process import ServiceProcess
 from tests.spark.hand_made import HandMade
@@ -60,3 +60,16 @@ def test_every_function(spark: SparkSession, client: Client, name: str, tarnlog_
     with pytest.raises(Exception, match=r"there is no table no\.where"):
         rows("tarnlog_history('no.where')")
     assert set(FUNCTIONS) >= {"tarnlog_history", "tarnlog_state", "tarnlog_files", "tarnlog_log", "tarnlog_plan"}
+
+
+def test_a_plan_of_a_filter_that_is_not_understood_is_refused(
+    spark: SparkSession, client: Client, name: str, tarnlog_service: ServiceProcess
+) -> None:
+    """It would list every file, as if a scan with this filter read them all."""
+    HandMade(client, name).add([1], [2])
+    tarnlog_spark.register(spark, url=tarnlog_service.url)
+    with pytest.raises(InvalidRequest) as told:
+        client.plan(name, "nope = 1")
+    with pytest.raises(Exception, match="nope") as error:
+        spark.sql(f"SELECT * FROM tarnlog_plan('{name}', 'nope = 1')").collect()
+    assert told.value.detail in str(error.value)

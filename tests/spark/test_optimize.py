@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarnlog import Client
+from tarnlog import Client, InvalidRequest
 from tarnlog.protocol.actions import Add
 from tarnlog_spark import Table, _optimizing
-from tarnlog_spark._optimizing import group_small, merge_group
+from tarnlog_spark._optimizing import Optimize, group_small, merge_group
 from tarnlog_spark._storage import storage_at
 from tarnlog_spark._writing import WriteTask, write_batches
 from tests.service_process import ServiceProcess
@@ -127,6 +127,22 @@ def test_small_files_become_one_a_partition_and_no_row_changes(
     assert len(list(client.files(table.name))) == 2
     assert table.changes(5).count() == 0
     assert table.optimize().execute_compaction().version is None
+
+
+def test_a_condition_that_is_not_understood_rewrites_nothing(table: Table, client: Client) -> None:
+    """A misspelled column would choose every file."""
+    before = {file.path for file in client.files(table.name)}
+    for condition, told in {
+        "pp = 'a'": "no column 'pp'",
+        "upper(p) = 'A'": "UPPER cannot be used",
+        "": "filter",
+    }.items():
+        for execute in (Optimize.execute_compaction, lambda one: one.execute_zorder_by("id")):
+            with pytest.raises(InvalidRequest, match=told) as error:
+                execute(table.optimize().where(condition))
+            assert error.value.slug == "filter-invalid"
+    assert {file.path for file in client.files(table.name)} == before
+    assert table.version == 4
 
 
 def test_a_corrupt_file_cools_down_and_is_tried_again(spark: SparkSession, table: Table, client: Client) -> None:

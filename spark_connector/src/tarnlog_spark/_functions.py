@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from tarnlog import Client, CommitRecord, StateInfo
+from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import WIRE_NAMES, Action, Add, CommitInfo, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog_spark._action_columns import columns_of, ddl, values_of
-from tarnlog_spark._planning import plan_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,13 +101,17 @@ class Log(_Function):
 
 
 class Plan(_Function):
-    """tarnlog_plan(table [, filter [, version]]): the files that a scan with this SQL predicate would read."""
+    """tarnlog_plan(table [, filter [, version]]): the files that a scan with this SQL predicate would read.
+
+    One that the service does not understand is refused: it would leave out nothing, which is no plan of it.
+    """
 
     columns = _FILES
 
     def eval(self, table: str, filter: str | None = None, version: int | None = None) -> Iterator[tuple[Any, ...]]:  # noqa: A002 (the API's word)
         with self._client() as client:
-            for file in plan_files(client, table, filter=filter, version=version).files:
+            found = client.plan_arrow(table, filter, version=version).files
+            for file in (add for batch in found.to_batches() for add in adds_of(batch)):
                 yield self._row(file)
 
 

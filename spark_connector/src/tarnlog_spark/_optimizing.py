@@ -21,6 +21,7 @@ from tarnlog.protocol.paths import path_key
 from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_flight, new_job, removal
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._partitions import partition_of
+from tarnlog_spark._planning import Plan
 from tarnlog_spark._rewriting import Group, Merged, whole_file
 from tarnlog_spark._target import Pinned, Target
 from tarnlog_spark._writes import in_session
@@ -56,7 +57,10 @@ class Optimize:
         self._where = where
 
     def where(self, condition: str) -> Optimize:
-        """Only files that may hold rows which match; a condition on partition columns chooses whole partitions."""
+        """Only files that may hold rows which match; a condition on partition columns chooses whole partitions.
+
+        InvalidRequest, when it is executed, for one that the service does not understand: nothing is rewritten then.
+        """
         return Optimize(self._target, cooldown_hours=self._cooldown_hours, where=condition)
 
     def execute_compaction(self, target_bytes: int | None = None) -> OptimizeResult:
@@ -72,7 +76,7 @@ class Optimize:
         if target_bytes is not None and target_bytes <= 0:
             raise InvalidRequest("target_bytes is a number of bytes above 0.", slug="option-invalid")
         target = self._target
-        pinned = target.pin(filter=self._where)
+        pinned = self._planned()
         cooldowns = {path_key(path) for path in target.client.cooldowns(target.table)}
         ready = [file for file in pinned.files if path_key(file.path) not in cooldowns]
         task = pinned.task(target_bytes=target_bytes, data_change=False)
@@ -103,6 +107,13 @@ class Optimize:
             skipped=skipped,
             cooling=cooling,
         )
+
+    def _planned(self) -> Pinned:
+        """The table now, with the files that the condition chooses. One that cannot be understood is refused here: no
+        Spark applies it to rows afterwards, as it does for a read, so that everything would be rewritten."""
+        pinned, client = self._target.pin(files=False), self._target.client
+        found = client.plan_arrow(self._target.table, self._where, version=pinned.version)
+        return Pinned(self._target, Plan(version=pinned.version, meta_data=pinned.meta_data, listing=found.files))
 
     def _record(self, pinned: Pinned, merged: Sequence[Merged]) -> dict[str, str]:
         """Write down what could not be read. A file that somebody removed meanwhile needs no record."""
