@@ -288,6 +288,26 @@ async def test_bad_filters(planned: Api, asked: Any, pointer: str, position: int
     assert answer.json()["errors"][0].get("position") == position
 
 
+async def test_times_of_a_filter_are_in_the_zone_that_is_asked_for(api: Api) -> None:
+    timed = {"name": "at", "type": "timestamp", "nullable": True, "metadata": {}}
+    await api.create(schema={"type": "struct", "fields": [timed]})
+    bounds = ["2024-01-01T00:00:00Z", "2024-01-01T03:00:00Z", "2024-01-01T06:00:00Z"]
+    actions = [add(f"f{n}", minValues={"at": at}, maxValues={"at": at}) for n, at in enumerate(bounds)]
+    assert (await api.post("/v1/tables/db.t/commits", json={"actions": actions})).status_code == 201
+    body = {"filter": "at < '2024-01-01 00:00:00'", "timeZone": "America/New_York"}
+    first = await plan(api, **body, limit=1)
+    assert (names(first), first["filter"]["value"]) == (["f0"], "2024-01-01T05:00:00Z")
+    rest = await plan(api, **body, limit=1, cursor=first["next"])
+    assert (names(rest), rest["next"]) == (["f1"], None)
+    assert names(await plan(api, filter=body["filter"])) == []
+    tree = {"op": "lt", "column": "at", "value": "2024-01-01T00:00:00"}
+    assert names(await plan(api, filter=tree, timeZone="America/New_York")) == [], "times of a tree are UTC"
+    other = await api.post(PLAN, json={"filter": body["filter"], "limit": 1, "cursor": first["next"]})
+    assert (other.status_code, pointers(other)) == (422, ["/cursor"])
+    unknown = await api.post(PLAN, json={**body, "timeZone": "Nowhere/Town"})
+    assert (unknown.status_code, slug(unknown)) == (422, "filter-invalid")
+
+
 async def test_bad_requests(planned: Api) -> None:
     for body in ({"limit": 0}, {"limit": 10_001}, {"filter": 5}, {"unknown": 1}, {"timestamp": -1}, {"version": -1}):
         answer = await planned.post(PLAN, json=body)

@@ -212,6 +212,56 @@ def test_refusal(text: str, part: str, position: int | None) -> None:
         assert caught.value.position == position
 
 
+ZONED: list[tuple[str, str, str]] = [
+    ("America/New_York", "2024-01-01 00:00:00", "2024-01-01T05:00:00Z"),
+    ("America/New_York", "2024-07-01", "2024-07-01T04:00:00Z"),
+    ("America/New_York", "2024-03-10 02:30:00", "2024-03-10T07:30:00Z"),  # no clock showed that: half an hour later
+    ("America/New_York", "2024-11-03 01:30:00", "2024-11-03T05:30:00Z"),  # clocks showed it twice: the first time
+    ("America/New_York", "1883-11-18 12:00", "1883-11-18T16:56:02Z"),  # the time of the sun
+    ("Asia/Kolkata", "2024-01-01T00:00:00.123456789", "2023-12-31T18:30:00.123456789Z"),
+    ("+02:00", "2024-01-01 00:00:00 ", "2023-12-31T22:00:00Z"),
+    ("-1", "2024-01-01", "2024-01-01T01:00:00Z"),
+    ("GMT+0530", "2024-01-01", "2023-12-31T18:30:00Z"),
+    ("UTC", "2024-01-01", "2024-01-01T00:00:00Z"),
+    ("America/New_York", "2024-01-01 00:00:00Z", "2024-01-01 00:00:00Z"),
+    ("America/New_York", "2024-01-01T00:00:00+01:00", "2024-01-01T00:00:00+01:00"),
+]
+
+
+@pytest.mark.parametrize("zone, written, meant", ZONED)
+def test_times_without_a_zone_are_the_sessions(zone: str, written: str, meant: str) -> None:
+    for constant in (f"'{written}'", f"TIMESTAMP '{written}'"):
+        assert parse_sql_filter(f"at < {constant}", SCHEMA, zone) == Compare("lt", "at", meant)
+    check_predicate(Compare("lt", "at", meant), SCHEMA)
+
+
+def test_only_columns_with_a_zone_have_the_sessions() -> None:
+    zone = "America/New_York"
+    same = ("local < '2024-01-01 10:00:00'", "date < '2024-01-01'", "name < '2024-01-01'", "local > DATE '2024-01-01'")
+    for text in same:
+        assert parse_sql_filter(text, SCHEMA, zone) == parse_sql_filter(text, SCHEMA)
+    assert parse_sql_filter("at > DATE '2024-01-01'", SCHEMA, zone) == Compare("gt", "at", "2024-01-01T05:00:00Z")
+    timed = "local > TIMESTAMP '2024-01-01 10:00:00'"
+    assert parse_sql_filter(timed, SCHEMA, "UTC") == parse_sql_filter(timed, SCHEMA)
+    with pytest.raises(SqlFilterError, match="without TIMESTAMP"):
+        parse_sql_filter(timed, SCHEMA, zone)
+
+
+@pytest.mark.parametrize("zone", ["", "Nowhere/Town", "../etc/passwd", "/etc/passwd", "+19:00", "a\0b", "x" * 64, "."])
+def test_a_zone_that_is_not_known_is_told_where_it_is_needed(zone: str) -> None:
+    with pytest.raises(SqlFilterError, match="is not known: write the time with an offset"):
+        parse_sql_filter("at < '2024-01-01'", SCHEMA, zone)
+    assert parse_sql_filter("id < 5 AND at < '2024-01-01'", SCHEMA) is not None
+    assert parse_sql_filter("id < 5", SCHEMA, zone) == Compare("lt", "id", 5)
+
+
+@pytest.mark.parametrize("written", ["0001-01-01 00:00:00", "9999-12-31 23:59:59"])
+def test_the_ends_of_time(written: str) -> None:
+    zone = "-05:00" if written[0] == "9" else "+05:00"
+    with pytest.raises(SqlFilterError, match="years 1 to 9999"):
+        parse_sql_filter(f"at < '{written}'", SCHEMA, zone)
+
+
 def test_long_chains_and_lists_are_fine() -> None:
     many = parse_sql_filter(" OR ".join(f"id = {number}" for number in range(3000)), SCHEMA)
     assert isinstance(many, Or)

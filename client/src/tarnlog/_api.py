@@ -146,9 +146,13 @@ class TableApi(Protocol):
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         page_size: int | None = None,
     ) -> Plan:
-        """The files of one version that may hold rows which a filter wants, and what left out the others."""
+        """The files of one version that may hold rows which a filter wants, and what left out the others.
+
+        `time_zone` is that of times in SQL text that name none, such as Europe/Berlin; UTC by default.
+        """
 
     def plan_arrow(
         self,
@@ -159,6 +163,7 @@ class TableApi(Protocol):
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         fields: Sequence[str] | None = None,
         since: int | None = None,
     ) -> ArrowPlan:
@@ -178,6 +183,7 @@ class TableApi(Protocol):
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         max_files: int | None = 1000,
     ) -> PlanExplanation:
         """Why manifests and files are read or not; of so many files, dropped ones included."""

@@ -263,6 +263,7 @@ class AsyncClient:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         page_size: int | None = None,
     ) -> Plan:
         pages = _plans.plan_pages(
@@ -272,6 +273,7 @@ class AsyncClient:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             page_size=page_size,
         )
         return await self._whole(_plans.whole_plan(pages))
@@ -285,6 +287,7 @@ class AsyncClient:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         fields: Sequence[str] | None = None,
         since: int | None = None,
     ) -> ArrowPlan:
@@ -295,6 +298,7 @@ class AsyncClient:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             fields=fields,
             since=since,
         )
@@ -309,6 +313,7 @@ class AsyncClient:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         max_files: int | None = 1000,
     ) -> PlanExplanation:
         pages = _plans.plan_pages(
@@ -318,6 +323,7 @@ class AsyncClient:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             explain=True,
             page_size=min(max_files or MAX_PAGE, MAX_PAGE),
         )

@@ -268,6 +268,7 @@ class Client:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         page_size: int | None = None,
     ) -> Plan:
         pages = _plans.plan_pages(
@@ -277,6 +278,7 @@ class Client:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             page_size=page_size,
         )
         return self._whole(_plans.whole_plan(pages))
@@ -290,6 +292,7 @@ class Client:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         fields: Sequence[str] | None = None,
         since: int | None = None,
     ) -> ArrowPlan:
@@ -300,6 +303,7 @@ class Client:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             fields=fields,
             since=since,
         )
@@ -314,6 +318,7 @@ class Client:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         max_files: int | None = 1000,
     ) -> PlanExplanation:
         pages = _plans.plan_pages(
@@ -323,6 +328,7 @@ class Client:
             timestamp=timestamp,
             max_staleness_seconds=max_staleness_seconds,
             exclude_cooldowns=exclude_cooldowns,
+            time_zone=time_zone,
             explain=True,
             page_size=min(max_files or MAX_PAGE, MAX_PAGE),
         )

@@ -87,11 +87,12 @@ def plan_pages(
     timestamp: Timestamp | None,
     max_staleness_seconds: float | None,
     exclude_cooldowns: bool,
+    time_zone: str | None,
     explain: bool = False,
     page_size: int | None = None,
 ) -> Pages:
     """The pages of a plan, each told by the cursor of the one before. Wrong arguments show at once."""
-    fields = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns)
+    fields = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns, time_zone)
     fields |= {"limit": page_size or MAX_PAGE, "explain": explain or None}
     path = table_path(table, "plan")
 
@@ -110,12 +111,13 @@ def plan_stream(
     timestamp: Timestamp | None,
     max_staleness_seconds: float | None,
     exclude_cooldowns: bool,
+    time_zone: str | None,
     fields: Sequence[str] | None,
     since: int | None,
 ) -> Call[ArrowPlan]:
     """The whole plan as an Arrow stream. InvalidRequest without pyarrow."""
     needed("pyarrow", "arrow")
-    asked = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns)
+    asked = _fields(filter, version, timestamp, max_staleness_seconds, exclude_cooldowns, time_zone)
     content = body(**asked, fields=None if fields is None else list(fields), since=since)
     headers = {**JSON, "accept": ARROW}
     return Call(
@@ -159,11 +161,13 @@ def _fields(
     timestamp: Timestamp | None,
     max_staleness_seconds: float | None,
     exclude_cooldowns: bool,
+    time_zone: str | None,
 ) -> dict[str, Any]:
     if version is not None and timestamp is not None:
         raise InvalidRequest("Ask for a version or for a timestamp, not for both.")
     return {
         "filter": filter_document(asked),
+        "time_zone": time_zone,
         "version": version,
         "timestamp": time_text(timestamp),
         "max_staleness_seconds": max_staleness_seconds,

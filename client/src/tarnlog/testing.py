@@ -320,6 +320,7 @@ class FakeTarnlog:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         page_size: int | None = None,
     ) -> Plan:
         found = self._table(table)
@@ -335,6 +336,7 @@ class FakeTarnlog:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         fields: Sequence[str] | None = None,
         since: int | None = None,
     ) -> ArrowPlan:
@@ -357,6 +359,7 @@ class FakeTarnlog:
         timestamp: Timestamp | None = None,
         max_staleness_seconds: float | None = None,
         exclude_cooldowns: bool = False,
+        time_zone: str | None = None,
         max_files: int | None = 1000,
     ) -> PlanExplanation:
         found = self._table(table)

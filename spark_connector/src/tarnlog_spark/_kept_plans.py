@@ -33,6 +33,7 @@ class PlanKey(Struct, frozen=True):
     storage: Storage
     table_id: str
     filter_text: str | None
+    time_zone: str | None
     version: int
     timestamp: int
     num_files: int
@@ -40,7 +41,7 @@ class PlanKey(Struct, frozen=True):
 
     def may_follow(self, other: PlanKey) -> bool:
         """Whether this is the same plan of a newer version, as far as the keys tell."""
-        mine, its = ((one.storage, one.table_id, one.filter_text) for one in (self, other))
+        mine, its = ((one.storage, one.table_id, one.filter_text, one.time_zone) for one in (self, other))
         return mine == its and self.version > other.version
 
     def is_of(self, since: PlanSince) -> bool:
@@ -88,12 +89,13 @@ def is_kept(plan: Plan) -> bool:
     return KEPT_FROM <= plan.num_files <= MOST_FILES
 
 
-def key_of(storage: Storage, snapshot: SnapshotInfo, filter_text: str | None) -> PlanKey:
+def key_of(storage: Storage, snapshot: SnapshotInfo, filter_text: str | None, time_zone: str | None = None) -> PlanKey:
     """The key of a plan of a snapshot."""
     return PlanKey(
         storage=storage,
         table_id=snapshot.meta_data.id,
         filter_text=filter_text,
+        time_zone=time_zone,
         version=snapshot.version,
         timestamp=snapshot.timestamp,
         num_files=snapshot.num_files,

@@ -78,15 +78,17 @@ def plan_files(
     table: str,
     *,
     filter: Any = None,  # noqa: A002 (the API's word)
+    time_zone: str | None = None,
     version: int | None = None,
     timestamp: int | str | None = None,
 ) -> Plan:
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
     A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
+    `time_zone` is that of times without one in SQL text: what Spark takes them for.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    return _whole(snapshot, _asked(client, table, filter, snapshot.version))
+    return _whole(snapshot, _asked(client, table, filter, time_zone, snapshot.version))
 
 
 def plan_scan(
@@ -96,6 +98,7 @@ def plan_scan(
     storage: Storage,
     *,
     filter_text: str | None,
+    time_zone: str | None,
     version: int | None,
     timestamp: int | str | None,
     fields: Sequence[str],
@@ -106,15 +109,15 @@ def plan_scan(
     only what changed since is asked for.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    key = key_of(storage, snapshot, filter_text)
+    key = key_of(storage, snapshot, filter_text, time_zone)
     if (known := kept.find(key)) is not None:
         return known
     found = None
     if (older := kept.newest_before(key)) is not None:
-        answer = _asked(client, table, filter_text, snapshot.version, fields, since=older[0].version)
+        answer = _asked(client, table, filter_text, time_zone, snapshot.version, fields, since=older[0].version)
         found = _whole(snapshot, answer) if answer.since is None else _changed(snapshot, *older, answer)
     if found is None:
-        found = _whole(snapshot, _asked(client, table, filter_text, snapshot.version, fields))
+        found = _whole(snapshot, _asked(client, table, filter_text, time_zone, snapshot.version, fields))
     kept.keep(key, found)
     return found
 
@@ -123,12 +126,13 @@ def _asked(
     client: Client,
     table: str,
     filter: Any,  # noqa: A002 (the API's word)
+    time_zone: str | None,
     version: int,
     fields: Sequence[str] | None = None,
     since: int | None = None,
 ) -> ArrowPlan:
     try:
-        return client.plan_arrow(table, filter, version=version, fields=fields, since=since)
+        return client.plan_arrow(table, filter, time_zone=time_zone, version=version, fields=fields, since=since)
     except InvalidRequest as error:
         if filter is None or error.slug != "filter-invalid":
             raise

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_SESSION_ZONE = "spark.sql.session.timeZone"
 _TRUNCATION = "stats.truncation.maxLength"
 _FILE_SIZE = "targetFileSize"
 
@@ -64,6 +65,7 @@ class Target:
             kept_plans(self.spark),
             self.storage,
             filter_text=filter_text,
+            time_zone=self._zone_for(filter_text),
             version=version,
             timestamp=timestamp,
             fields=SCANNED,
@@ -88,11 +90,18 @@ class Target:
     ) -> Pinned:
         """The table at one version, with the files that may match, or without any: then nothing is planned."""
         if files:
-            plan = plan_files(self.client, self.table, filter=filter, version=version, timestamp=timestamp)
+            zone = self._zone_for(filter)
+            plan = plan_files(
+                self.client, self.table, filter=filter, time_zone=zone, version=version, timestamp=timestamp
+            )
         else:
             found = self.client.snapshot(self.table, version=version, timestamp=timestamp)
             plan = Plan(version=found.version, meta_data=found.meta_data, files=())
         return self._pinned(plan)
+
+    def _zone_for(self, filter: Any) -> str | None:  # noqa: A002 (the API's word)
+        """The zone in which Spark reads times of SQL text that name none."""
+        return self.spark.conf.get(_SESSION_ZONE) if isinstance(filter, str) else None
 
     def _pinned(self, plan: Plan) -> Pinned:
         if plan.meta_data.id != self.info.id:

@@ -21,6 +21,16 @@ class PlanRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
             description="A SQL predicate, or a tree such as `{op: eq, column: id, value: 7}`; without one, all files."
         ),
     ] = None
+    time_zone: (
+        Annotated[
+            str,
+            Meta(
+                max_length=64,
+                description="Of times in a SQL filter that name none, such as `Europe/Berlin` or `+02:00`; else UTC.",
+            ),
+        ]
+        | None
+    ) = None
     version: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     timestamp: (
         Annotated[

@@ -67,8 +67,9 @@ class SqlFilterError(PredicateError):
         self.position = position
 
 
-def parse_sql_filter(text: str, schema: Schema) -> Predicate:
-    """The tree of a SQL predicate; constants are spelled for the columns of `schema`. SqlFilterError."""
+def parse_sql_filter(text: str, schema: Schema, zone: str | None = None) -> Predicate:
+    """The tree of a SQL predicate; constants are spelled for the columns of `schema`, times without a zone in `zone`
+    (by default UTC). SqlFilterError."""
     if not text.strip():
         raise SqlFilterError("the filter is empty: leave it out to get every file")
     if len(text) > MAX_TEXT:
@@ -77,7 +78,7 @@ def parse_sql_filter(text: str, schema: Schema) -> Predicate:
         text.encode()
     except UnicodeEncodeError as error:
         raise SqlFilterError("the text contains a lone surrogate: send valid Unicode", error.start) from None
-    return _Translator(schema).whole(_parsed(text))
+    return _Translator(schema, zone).whole(_parsed(text))
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -128,8 +129,9 @@ def _not_sql(error: ParseError, text: str) -> SqlFilterError:
 class _Translator:
     """Walks sqlglot's tree once and counts what it makes."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, zone: str | None) -> None:
         self.fields = schema.by_name()
+        self.zone = zone
         self.nodes_left = MAX_NODES
 
     def whole(self, node: exp.Expr) -> Predicate:
@@ -181,7 +183,7 @@ class _Translator:
             side = left if not _is_column(left) else right
             raise _refused(side, f"{_named(side)} cannot be used in a filter: {_INSTEAD}")
         name, kind = self.column(side)
-        return Compare(op, name, _spelled(node, value, kind))
+        return Compare(op, name, self.spelled(node, value, kind))
 
     def same(self, node: exp.Expr) -> Predicate:
         """`<=>`: equal, and false instead of unknown where only one side is null."""
@@ -192,7 +194,7 @@ class _Translator:
         name, kind = self.column(side)
         if value.value is None:
             return IsNull(name)
-        return And((IsNotNull(name), Compare("eq", name, _spelled(node, value, kind))))
+        return And((IsNotNull(name), Compare("eq", name, self.spelled(node, value, kind))))
 
     def between(self, node: exp.Expr) -> Predicate:
         if node.args.get("symmetric"):
@@ -246,7 +248,13 @@ class _Translator:
         found = _constant(node)
         if found is None:
             raise _refused(node, f"{_named(node)} is no constant: {_INSTEAD}")
-        return _spelled(node, found, kind)
+        return self.spelled(node, found, kind)
+
+    def spelled(self, node: exp.Expr, value: Constant, kind: str) -> Scalar:
+        try:
+            return spelled(value, kind, self.zone)
+        except NotConstant as error:
+            raise _refused(node, str(error)) from None
 
     def column(self, node: exp.Expr) -> tuple[str, str]:
         """The column that a node names, and its type."""
@@ -348,13 +356,6 @@ def _like(pattern: str, escape: str, name: str) -> Predicate | None:
 def _constant(node: exp.Expr) -> Constant | None:
     try:
         return constant(node)
-    except NotConstant as error:
-        raise _refused(node, str(error)) from None
-
-
-def _spelled(node: exp.Expr, value: Constant, kind: str) -> Scalar:
-    try:
-        return spelled(value, kind)
     except NotConstant as error:
         raise _refused(node, str(error)) from None
 

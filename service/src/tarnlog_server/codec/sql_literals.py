@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.expressions import DataType
 
 from tarnlog.protocol.predicates import Scalar
+from tarnlog_server.codec.time_zones import UTC_NAMES, UnknownZone, moment, time_zone
 
 MAX_DIGITS = 400
 """How far a number may be from 1 in powers of ten: beyond, it is no double and no decimal."""
@@ -63,8 +64,11 @@ def constant(node: exp.Expr) -> Constant | None:
     return None
 
 
-def spelled(found: Constant, column_type: str) -> Scalar:
-    """The constant as the tree wants it for a column of this type. Whether it fits is the tree's own check."""
+def spelled(found: Constant, column_type: str, zone: str | None = None) -> Scalar:
+    """The constant as the tree wants it for a column of this type. Whether it fits is the tree's own check.
+
+    `zone` is that of times without one; None is UTC, as in a tree.
+    """
     base = column_type.partition("(")[0]
     value = found.value
     if value is None:
@@ -73,7 +77,24 @@ def spelled(found: Constant, column_type: str) -> Scalar:
         raise NotConstant(f"the column is {column_type}: compare it with a constant of that type")
     if isinstance(value, Decimal):
         return _spelled_number(value, base)
+    if zone is not None and isinstance(value, str) and base in ("timestamp", "timestamp_ntz"):
+        return _spelled_time(found.kind, value, base, zone)
     return value
+
+
+def _spelled_time(kind: str, text: str, base: str, zone: str) -> str:
+    """A column with a zone is compared by moments, one without by what clocks show."""
+    if base == "timestamp_ntz":
+        if kind == "timestamp" and zone not in UTC_NAMES:
+            # The column is then compared as if it had the zone, and clocks that are put on change the order.
+            raise NotConstant("the column has no time zone: write the constant as text, without TIMESTAMP before it")
+        return text
+    try:
+        return moment(text, time_zone(zone))
+    except UnknownZone:
+        raise NotConstant(f"the time zone {zone[:64]!r} is not known: write the time with an offset") from None
+    except OverflowError:
+        raise NotConstant("the time is beyond the years 1 to 9999") from None
 
 
 def _spelled_number(value: Decimal, base: str) -> Scalar:

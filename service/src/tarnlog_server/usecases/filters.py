@@ -6,16 +6,25 @@ import hashlib
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from tarnlog.protocol.actions import MetaData
+from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.predicates import Or, Predicate, PredicateError, parse_predicate, to_builtins
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import check_predicate
 from tarnlog_server.ports.world import World
 
-Filter: TypeAlias = str | dict[str, Any] | None
+
+class ZonedSql(Struct, frozen=True):
+    """A SQL filter whose times are those of a zone where they name none."""
+
+    text: str
+    zone: str
+
+
+Filter: TypeAlias = str | ZonedSql | dict[str, Any] | None
 OFF_LOOP_ABOVE = 2048
 """Characters of SQL above which parsing takes longer than the way to a thread and back."""
 
@@ -24,7 +33,8 @@ async def understood(asked: Filter, metadata: MetaData | None, world: World) -> 
     """The tree of a filter; None for one that every row passes. ProblemError `filter-invalid`."""
     if asked is None:
         return None
-    if isinstance(asked, str) and len(asked) > OFF_LOOP_ABOVE:
+    text = asked.text if isinstance(asked, ZonedSql) else asked
+    if isinstance(text, str) and len(text) > OFF_LOOP_ABOVE:
         return await world.run_blocking(lambda: _understood(asked, metadata))
     return _understood(asked, metadata)
 
@@ -51,17 +61,25 @@ def filter_problem(error: PredicateError) -> ProblemError:
     return ProblemError("filter-invalid", f"{where}: {error.message}", errors=[fault])
 
 
-def _understood(asked: str | dict[str, Any], metadata: MetaData | None) -> Predicate | None:
+def filter_of(asked: PlanRequest) -> Filter:
+    """The filter of a request. The times of a tree are UTC where they name no zone, whatever is asked for."""
+    if isinstance(asked.filter, str) and asked.time_zone is not None:
+        return ZonedSql(asked.filter, asked.time_zone)
+    return asked.filter
+
+
+def _understood(asked: str | ZonedSql | dict[str, Any], metadata: MetaData | None) -> Predicate | None:
     # The SQL reader takes a fifth of a second to load, and a replica that only commits needs none.
     from tarnlog_server.codec.sql_filter import EVERYTHING, parse_sql_filter
 
     schema = schema_of(metadata.schema_string if metadata is not None else "")
     try:
-        if not isinstance(asked, str):
+        if isinstance(asked, dict):
             tree = parse_predicate(asked)
             check_predicate(tree, schema)
             return tree
-        tree = parse_sql_filter(asked, schema)
+        text, zone = (asked, None) if isinstance(asked, str) else (asked.text, asked.zone)
+        tree = parse_sql_filter(text, schema, zone)
         try:
             check_predicate(tree, schema)
         except PredicateError as error:

@@ -37,7 +37,7 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.cold_plans import ColdPlans
 from tarnlog_server.usecases.cursors import check_table, check_told, decode_cursor, encode_cursor
 from tarnlog_server.usecases.explained import explained_files, explained_manifests
-from tarnlog_server.usecases.filters import digest_of, told_filter, understood
+from tarnlog_server.usecases.filters import digest_of, filter_of, told_filter, understood
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.load_times import LoadTimes
 from tarnlog_server.usecases.skips import active_cooldowns
@@ -146,7 +146,7 @@ class Plans:
     async def _paged(
         self, name: TableName, asked: PlanRequest, timestamp: int | None, make: Callable[[Snapshot, Sequence[int]], F]
     ) -> tuple[int, F, str | None, Ledger, dict[str, Any] | UnsetType, Explanation | UnsetType]:
-        digest = digest_of(asked.filter, asked.exclude_cooldowns, asked.explain)
+        digest = digest_of(asked.filter, asked.time_zone, asked.exclude_cooldowns, asked.explain)
         after = None if asked.cursor is None else _continued(asked.cursor, digest)
         scan = await self._scan(name, asked, timestamp, digest, after)
         snapshot = scan.snapshot
@@ -225,7 +225,7 @@ class Plans:
         started = self._world.monotonic()
         now_ms = self._world.now_ms() if after is None else after.n
         where = (name, version, timestamp, asked.max_staleness_seconds)
-        partial = None if asked.explain else await self.cold.scan(*where, asked.filter)
+        partial = None if asked.explain else await self.cold.scan(*where, filter_of(asked))
         predicate: Predicate | None
         tracker: SnapshotTracker | None = None
         if partial is not None:
@@ -234,7 +234,7 @@ class Plans:
         else:
             table, snapshot = await self._snapshots.at(*where)
             started = self._world.monotonic()
-            predicate = await understood(asked.filter, snapshot.metadata, self._world)
+            predicate = await understood(filter_of(asked), snapshot.metadata, self._world)
             source, total, tracker = "memory", snapshot.num_files, table.live.tracker
             manifests = _manifests(table.live, snapshot, predicate)
         if after is not None:
