@@ -5,14 +5,21 @@ A block runs when `<!-- run -->` stands on the line before it; `<!-- run, shows 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from tarnlog_server.settings import PREFIX
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL_URL = "http://127.0.0.1:8420"
+WALKTHROUGH = ROOT / "docs/walkthrough.md"
+"""The page whose blocks are cells of one Python that has a Spark; tests/spark/test_walkthrough.py runs it."""
 
 _BLOCK = re.compile(r'^<!-- run(?:, shows "(?P<shows>[^\n]*)")? -->\n```(?P<kind>\w+)\n(?P<code>.*?)^```$', re.M | re.S)
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -52,6 +59,24 @@ def blocks(page: Path) -> list[Block]:
 def marked(page: Path) -> int:
     """How many blocks a page says it runs, counted in another way."""
     return sum(line.startswith("<!-- run") for line in page.read_text().splitlines())
+
+
+def run(block: Block, folder: Path, url: str) -> subprocess.CompletedProcess[str]:
+    """Run a block in a process of its own, in `folder`, as a reader of the service at `url` would."""
+    code = block.code.replace(LOCAL_URL, url)
+    commands = {"bash": ["bash", "-euo", "pipefail", "-c", code], "python": [sys.executable, "-c", code]}
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    local = {
+        "TARNLOG_URL": url,
+        "PATH": tools,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+    return subprocess.run(
+        commands[block.kind], cwd=folder, env={**kept, **local}, capture_output=True, text=True, timeout=60
+    )
 
 
 def links(page: Path) -> Iterator[str]:

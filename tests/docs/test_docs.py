@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +18,13 @@ from tarnlog_server.core.protocol_gate import WRITER_FEATURES
 from tarnlog_server.core.table_settings import SETTINGS, SUPERSEDED
 from tarnlog_server.settings import PREFIX, Settings
 from tarnlog_server.telemetry.metrics import PrometheusTelemetry
-from tests.docs.pages import LOCAL_URL, ROOT, Block, anchors, blocks, links, marked, pages
+from tests.docs.pages import ROOT, WALKTHROUGH, anchors, blocks, links, marked, pages, run
 from tests.docs.tables import PAGES as GENERATED
 from tests.docs.tables import default_text, with_tables
 from tests.service_process import running_service
 
 PAGES = pages()
-RUNNING = [page for page in PAGES if blocks(page)]
+RUNNING = [page for page in PAGES if blocks(page) and page != WALKTHROUGH]
 
 
 def text_of(name: str) -> str:
@@ -64,23 +61,6 @@ def test_blocks_run(page: Path, surroundings: tuple[Path, str]) -> None:
         said = f"{block} ended with {result.returncode}\n{result.stdout}\n{result.stderr}"
         assert result.returncode == 0, said
         assert block.shows in result.stdout, f"{block.shows!r} is not in what {said}"
-
-
-def run(block: Block, folder: Path, url: str) -> subprocess.CompletedProcess[str]:
-    code = block.code.replace(LOCAL_URL, url)
-    commands = {"bash": ["bash", "-euo", "pipefail", "-c", code], "python": [sys.executable, "-c", code]}
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    local = {
-        "TARNLOG_URL": url,
-        "PATH": tools,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-    return subprocess.run(
-        commands[block.kind], cwd=folder, env={**kept, **local}, capture_output=True, text=True, timeout=60
-    )
 
 
 def test_the_ways_to_commit_are_shown_and_run() -> None:
