@@ -26,6 +26,8 @@ def write(options: dict[str, str]) -> object:
         (_options.read_options, {"path": "a.t", "table": "a.t"}, "exclude each other"),
         (_options.read_options, {**T, "versionasoff": "1"}, "did you mean versionAsOf"),
         (_options.read_options, {**T, "quux": "1"}, "it takes apiKey, columns"),
+        (_options.read_options, {**T, "columns": "a, `b"}, "names between commas"),
+        (_options.read_options, {**T, "columns": "`a` b"}, "names between commas"),
         (_options.read_options, {**T, "versionasof": "new"}, "versionAsOf is a number"),
         (_options.read_options, {**T, "versionasof": "-1"}, "versionAsOf is a number"),
         (_options.read_options, {**T, "versionasof": "1", "timestampasof": "2024-01-01"}, "exclude each other"),
@@ -78,3 +80,18 @@ def test_values_are_read_as_people_write_them() -> None:
     assert _options.stream_options(T).max_files == 1000
     assert _options.write_options({**T, "txnappid": "a", "txnversion": "4"}, overwrite=False).txn == ("a", 4)
     assert _options.sink_options({**T, "checkpointlocation": "/c", "queryname": "q"}).checkpoint == "/c"
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("", ()),
+        (" id ,day,", ("id", "day")),
+        ("`a,b`, c", ("a,b", "c")),
+        ("c,`a``b` ", ("c", "a`b")),
+        ("a`b,` c `", ("a`b", " c ")),
+        (",, ,", ()),
+    ],
+)
+def test_names_between_commas(text: str, names: tuple[str, ...]) -> None:
+    assert _options.read_options({**T, "columns": text}).columns == names

@@ -217,7 +217,18 @@ class _Given:
         )
 
     def names(self, name: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
+        """Names between commas; in back quotes, as in SQL, one that has a comma in it."""
+        text, found, at = self.text(name) or "", [], 0
+        while at < len(text):
+            part = _NAME.match(text, at)
+            if part is None:
+                raise option_error(f"{name} is names between commas; a name in back quotes ends with one: {text!r}.")
+            found.append(part[1].replace("``", "`") if part[1] is not None else part[2].strip())
+            at = part.end()
+        return tuple(one for one in found if one)
+
+
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`\s*|((?!`)[^,]*))(?:,|\Z)")
 
 
 def _unknown(key: str, directions: tuple[str, ...], known: Mapping[str, str]) -> str:
