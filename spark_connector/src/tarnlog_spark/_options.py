@@ -228,7 +228,7 @@ class _Given:
         return tuple(one for one in found if one)
 
 
-_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`\s*|((?!`)[^,]*))(?:,|\Z)")
+_NAME = re.compile(r"\s*+(?:`((?:[^`]|``)+)`\s*|((?!`)[^,]*))(?:,|\Z)")
 
 
 def _unknown(key: str, directions: tuple[str, ...], known: Mapping[str, str]) -> str:
