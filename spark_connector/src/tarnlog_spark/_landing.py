@@ -40,6 +40,7 @@ class Landing(Struct, frozen=True, kw_only=True):
     """What a write wants of the table once its files are there. Picklable.
 
     `schema_string` is the schema that the files have; `replaces` a predicate over partition columns, whose files go.
+    `first` lands as the table's first commit after its creation, or not at all.
     """
 
     table: str
@@ -51,6 +52,7 @@ class Landing(Struct, frozen=True, kw_only=True):
     replaces: dict[str, Any] | None = None
     merge_schema: bool = False
     overwrite_schema: bool = False
+    first: bool = False
 
 
 class Landed(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,8 @@ def land(
     """Commit the files of a write that began at a version, whatever others commit meanwhile.
 
     ConflictError after many commits in between; SchemaMismatch when the table's columns changed so that the files do
-    not fit any more. A txn that the table has had already means that the rows are there: the files are deleted.
+    not fit any more. A txn that the table has had already means that the rows are there: the files are deleted. They
+    are too when somebody else was first, where this write had to be.
     """
 
     def attempt() -> Landed:
@@ -80,6 +83,9 @@ def land(
                 slug="table-replaced",
                 status=409,
             )
+        if landing.first and plan.version > 0:
+            discard(storage, files)  # nothing was sent, or it lost: no commit will name them
+            raise table_exists(landing.table)
         return _send(client, landing, plan, files, txn)
 
     try:
@@ -89,6 +95,11 @@ def land(
             raise
         discard(storage, files)
         return Landed(version=begun.version, recorded=True)
+
+
+def table_exists(table: str) -> Conflict:
+    """What a write hears that wants to be the first, and is not."""
+    return Conflict(f"{table} exists already: use mode append or overwrite.", slug="table-exists", status=409)
 
 
 def is_recorded(error: ConflictError, txn: Recorded | None) -> bool:
@@ -127,7 +138,12 @@ def _send(client: Client, landing: Landing, plan: Plan, files: Sequence[Add], tx
     if txn is not None:
         actions.append(Txn(app_id=txn[0], version=txn[1]))
     job = new_job(
-        landing.table, landing.operation, read_version=plan.version, reads=reads, parameters=landing.parameters
+        landing.table,
+        landing.operation,
+        read_version=plan.version,
+        reads=reads,
+        isolation="serializable" if landing.first else None,
+        parameters=landing.parameters,
     )
     try:
         committed = commit_job(client, job, actions)
@@ -143,7 +159,7 @@ def _send(client: Client, landing: Landing, plan: Plan, files: Sequence[Add], tx
 def _replaced(plan: Plan, files: Sequence[Add], landing: Landing) -> tuple[list[Add], Reads | None]:
     """The files that this write takes out of the table, and what that decision rests on."""
     if not landing.overwrite:
-        return [], None
+        return [], Reads(whole_table=True) if landing.first else None
     columns = plan.meta_data.partition_columns
     if landing.replaces is not None:
         wanted, types = parse_predicate(landing.replaces), _types(plan.meta_data)

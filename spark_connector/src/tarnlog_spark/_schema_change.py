@@ -9,6 +9,8 @@ from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._fitting import evolved, nullable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.types import StructType
 
     from tarnlog.protocol.actions import MetaData
@@ -38,6 +40,13 @@ def schema_after(
     if not merge:
         raise SchemaMismatch(_news(old, new), table=table, advice=advice)
     return new.json()
+
+
+def spelled(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Column names as the table spells them: case does not count. A name that it does not know stays as it is."""
+    columns = list(known)
+    by_lower = {name.lower(): name for name in columns}
+    return tuple(name if name in columns else by_lower.get(name.lower(), name) for name in names)
 
 
 def _news(old: StructType, new: StructType) -> dict[str, str]:

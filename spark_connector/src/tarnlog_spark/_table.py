@@ -12,10 +12,12 @@ from tarnlog.protocol.ids import TableName
 from tarnlog_spark import _feeds, _reports
 from tarnlog_spark._changing import ChangeResult, as_column, delete, quoted, update
 from tarnlog_spark._fitting import nullable
+from tarnlog_spark._landing import table_exists
 from tarnlog_spark._merging import Merge
 from tarnlog_spark._optimizing import Optimize
 from tarnlog_spark._options import Place
 from tarnlog_spark._restoring import RestoreResult, restore
+from tarnlog_spark._schema_change import spelled
 from tarnlog_spark._staging import WRITERS, Writer
 from tarnlog_spark._storage import S3_OPTIONS
 from tarnlog_spark._target import Target
@@ -176,6 +178,8 @@ class Table:
     ) -> WriteResult:
         """Write a DataFrame in one commit; a table that does not exist is created with its schema.
 
+        `error` and `ignore` write only where nothing was committed since the table was created: of several such writes
+        one lands. A table that a first write created stays, empty, when the write fails.
         With txn_app_id and txn_version a write that is repeated changes nothing the second time. `writer` is Spark's
         own Parquet writer (native), pyarrow in tasks (arrow), or the first where it writes the same (auto).
         """
@@ -197,25 +201,15 @@ class Table:
             writer=writer,
         )
         check_options(options)
-        if mode in ("error", "ignore") and self.exists:
-            if mode == "ignore":
-                return WriteResult(version=None, skipped="the table exists")
-            raise Conflict(
-                f"{self.name} exists already: use mode append or overwrite.", slug="table-exists", status=409
-            )
         try:
-            known = self._target.info
-        except NotFound as error:
-            if error.slug != "table-not-found":
+            if options.first and self._is_written():
+                raise table_exists(self.name)
+            self._prepare(rows.schema, partition_by)
+            return write(self._target, rows, options)
+        except Conflict as error:
+            if mode != "ignore" or error.slug != "table-exists":
                 raise
-            known = self._target.info = self._create(nullable(rows.schema), partition_by or ())
-        if partition_by is not None and tuple(partition_by) != known.partition_columns:
-            raise InvalidRequest(
-                f"{self.name} is partitioned by {list(known.partition_columns)}, which never changes: leave "
-                "partition_by out, or write to a new table.",
-                slug="option-invalid",
-            )
-        return write(self._target, rows, options)
+            return WriteResult(version=None, skipped="the table exists")
 
     def delete(self, condition: Condition | None = None) -> ChangeResult:
         """Delete the rows that make the condition true; all rows without one."""
@@ -254,6 +248,39 @@ class Table:
             raise InvalidRequest("Restore to a version or to a timestamp: give one of them.", slug="option-invalid")
         return restore(self._target, version=version, timestamp=_moment(timestamp))
 
+    def _is_written(self) -> bool:
+        """Whether the table has more than its creation. One that was registered may have files from its start."""
+        try:
+            found = self._target.client.get_table(self.name)
+        except NotFound as error:
+            if error.slug != "table-not-found":
+                raise
+            return False
+        return found.version > 0 or found.num_files > 0
+
+    def _prepare(self, schema: StructType, partition_by: Sequence[str] | None) -> None:
+        """See to it that the table is there, made by this write or by another at the same time, and partitioned so."""
+        try:
+            known = self._target.info
+        except NotFound as error:
+            if error.slug != "table-not-found":
+                raise
+            known = self._target.info = self._made(nullable(schema), partition_by or ())
+        if partition_by is not None and spelled(partition_by, known.partition_columns) != known.partition_columns:
+            raise InvalidRequest(
+                f"{self.name} is partitioned by {list(known.partition_columns)}, which never changes: leave "
+                "partition_by out, or write to a new table.",
+                slug="option-invalid",
+            )
+
+    def _made(self, schema: StructType, partition_by: Sequence[str]) -> TableInfo:
+        try:
+            return self._create(schema, partition_by)
+        except Conflict as error:
+            if error.slug != "table-exists":
+                raise
+            return self._target.client.get_table(self.name)  # somebody else was quicker: it is as good
+
     def _create(
         self,
         schema: StructType,
@@ -266,7 +293,7 @@ class Table:
         return self._target.client.create_table(
             self.name,
             json.loads(schema.json()),
-            partition_by=tuple(partition_by),
+            partition_by=spelled(partition_by, schema.names),
             location=location,
             properties=properties,
             description=description,

@@ -20,7 +20,7 @@ from tarnlog.protocol.actions import Action, Add, Txn
 from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
-from tarnlog_spark._landing import Landing, is_done, is_recorded, land
+from tarnlog_spark._landing import Landing, is_done, is_recorded, land, table_exists
 from tarnlog_spark._staging import Writer, is_native
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writing import WriteTask
@@ -43,6 +43,11 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     txn: tuple[str, int] | None = None
     writer: Writer = "auto"
 
+    @property
+    def first(self) -> bool:
+        """Whether the rows are written only into a table that has had no commit since it was created."""
+        return self.mode in ("error", "ignore")
+
 
 class WriteResult(Struct, frozen=True, kw_only=True):
     """What became of a write. `version` is None when there was nothing to do, for the reason that `skipped` tells."""
@@ -56,10 +61,15 @@ class WriteResult(Struct, frozen=True, kw_only=True):
 
 
 def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult:
-    """Write to a table that exists. ConflictError, SchemaMismatch and ConstraintError leave it as it was."""
+    """Write to a table that exists. ConflictError, SchemaMismatch and ConstraintError leave it as it was.
+
+    Conflict `table-exists` when the write had to be the table's first, and somebody else's was.
+    """
     if options.txn is not None and is_done(target.client, target.table, options.txn):
         return _already_done(options)
     pinned = target.pin(files=False)
+    if options.first and pinned.version > 0:
+        raise table_exists(target.table)
     schema = _schema_after(pinned, rows, options)
     task = pinned.task(schema_string=json.dumps(schema.jsonValue(), separators=(",", ":")))
     new_rows = fitted(rows, schema, table=target.table)
@@ -97,6 +107,7 @@ def _land(pinned: Pinned, task: WriteTask, written: list[Add], options: WriteOpt
         dynamic_partitions=options.dynamic_partitions,
         merge_schema=options.merge_schema,
         overwrite_schema=options.overwrite_schema,
+        first=options.first,
     )
     done = land(pinned.target.client, pinned.storage, landing, pinned.plan, written, options.txn)
     if done.recorded:
