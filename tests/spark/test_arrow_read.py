@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import io
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarnlog import Corrupt
+from tarnlog import Corrupt, Unavailable
 from tarnlog_spark._arrow_read import conform, read_batches
-from tarnlog_spark._storage import storage_at
+from tarnlog_spark._storage import Storage, storage_at
+from tests.service_process import free_port
 
 narrow = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.int16())), ("m", pa.map_(pa.string(), pa.int32()))])
 wide = pa.struct(
@@ -116,3 +119,77 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1, None], pa.int64())}), tmp_path / "nulls.parquet")
     with pytest.raises(Corrupt, match="column a has nulls"):
         list(read_batches(storage, "nulls.parquet", schema))
+
+
+NUMBERS = pa.schema([("a", pa.int64())])
+
+
+def numbers(folder: Path) -> Storage:
+    """A table's folder with one file of two row groups, f.parquet."""
+    pq.write_table(
+        pa.table({"a": range(200_000)}), folder / "f.parquet", row_group_size=100_000, write_page_checksum=True
+    )
+    return storage_at(folder.as_uri())
+
+
+class Troubled:
+    """What a reader asks of a file system, whose files fail from a byte on, as often as it is told to."""
+
+    def __init__(self, error: OSError, *, after: int, times: int) -> None:
+        self.error, self.after, self.times = error, after, times
+
+    def open_input_file(self, path: str) -> Any:
+        if self.after == 0:
+            self.fail()
+        trouble = self
+
+        class File(io.FileIO):
+            def read(self, size: int | None = -1) -> bytes:
+                if self.tell() + (size or 0) > trouble.after:
+                    trouble.fail()
+                return super().read(size) or b""
+
+        return pa.PythonFile(File(path), mode="r")
+
+    def fail(self) -> None:
+        if self.times > 0:
+            self.times -= 1
+            raise self.error
+
+
+@pytest.mark.parametrize("after", [0, 300_000])
+@pytest.mark.parametrize("times", [1, 100])
+def test_storage_that_does_not_answer_says_nothing_about_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+) -> None:
+    """No permission, or a connection that breaks, at the first byte or later, once or for good: never Corrupt."""
+    storage = numbers(tmp_path)
+    trouble = Troubled(PermissionError(errno.EACCES, "Permission denied"), after=after, times=times)
+    monkeypatch.setattr(Storage, "filesystem", trouble)
+    with pytest.raises(Unavailable, match=r"did not give out the data file f\.parquet.*Permission denied") as error:
+        list(read_batches(storage, "f.parquet", NUMBERS))
+    assert error.value.slug == "data-file-unreachable"
+    assert trouble.times in (0, *range(90, 99))
+
+
+def test_a_refused_connection_says_nothing_about_the_file() -> None:
+    keys = {"s3.endpoint": f"http://127.0.0.1:{free_port()}", "s3.accesskey": "k", "s3.secretkey": "s"}
+    with pytest.raises(Unavailable, match=r"NETWORK_CONNECTION"):
+        list(read_batches(storage_at("s3://bucket/table", keys), "f.parquet", NUMBERS))
+
+
+def test_a_table_that_is_not_there_at_all_has_no_missing_files(tmp_path: Path) -> None:
+    """A disk that is not mounted."""
+    with pytest.raises(Unavailable, match=r"did not give out the data file gone\.parquet"):
+        list(read_batches(storage_at((tmp_path / "away").as_uri()), "gone.parquet", NUMBERS))
+
+
+@pytest.mark.parametrize("place", [1000, 500_000, -8])
+def test_bytes_that_are_read_and_not_understood_are_damage(tmp_path: Path, place: int) -> None:
+    """In the first pages, in later ones, in the footer."""
+    storage = numbers(tmp_path)
+    data = bytearray((tmp_path / "f.parquet").read_bytes())
+    data[place] ^= 0xFF
+    (tmp_path / "f.parquet").write_bytes(data)
+    with pytest.raises(Corrupt, match=r"f\.parquet cannot be read"):
+        list(read_batches(storage, "f.parquet", NUMBERS))

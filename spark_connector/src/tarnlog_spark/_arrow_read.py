@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from tarnlog import Corrupt
+from tarnlog import Corrupt, TarnlogError, Unavailable
 from tarnlog_spark._storage import Storage
 
 BATCH_ROWS = 65_536
@@ -27,7 +28,8 @@ def read_batches(
     absent: Mapping[str, str | None] | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file. Corrupt names the file when it is gone, no Parquet, or of other types.
+    """The rows of one file. Corrupt names the file when it is gone, no Parquet, or of other types; Unavailable when its
+    storage does not give it out now, which says nothing about the file.
 
     `absent` has text for columns that the file may lack (partition values); `fixed` columns are never read from it.
     """
@@ -38,14 +40,84 @@ def read_batches(
             columns = _Columns(schema, file.schema_arrow.names, absent or {}, fixed or {})
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns.stored):
                 yield columns.conformed(batch)
-    except FileNotFoundError:
-        raise Corrupt(
-            f"The data file {path} of the table is gone: it was deleted by hand, or vacuumed after a version that "
-            "this read still uses. Read a newer version.",
-            slug="data-file-missing",
-        ) from None
-    except (pa.ArrowException, OSError) as error:
-        raise Corrupt(f"The data file {path} cannot be read: {error}", slug="data-file-unreadable") from None
+    except FileNotFoundError as error:
+        raise _missing(storage, path, error) from None
+    except (pa.ArrowCancelled, MemoryError):
+        raise
+    except pa.ArrowException as error:
+        raise _unreadable(path, error) from None
+    except OSError as error:
+        raise _judged(storage, path, error) from None
+
+
+def _missing(storage: Storage, path: str, error: OSError) -> TarnlogError:
+    """A file that is not there is damage, unless the whole table is not there: then its disk or bucket is away."""
+    folder = storage.path("file").rpartition("/")[0]
+    try:
+        away = storage.filesystem.get_file_info(folder).type == pafs.FileType.NotFound
+    except OSError as why:
+        return _unreachable(path, why)
+    if away:
+        return _unreachable(path, error)
+    return Corrupt(
+        f"The data file {path} of the table is gone: it was deleted by hand, or vacuumed after a version that "
+        "this read still uses. Read a newer version.",
+        slug="data-file-missing",
+    )
+
+
+def _judged(storage: Storage, path: str, error: OSError) -> TarnlogError:
+    """pyarrow has one error for bytes that do not come and for bytes that it cannot decode. Reads the file once more,
+    to its end, and looks which of the two it is."""
+    source: _Source | None = None
+    try:
+        with storage.filesystem.open_input_file(storage.path(path)) as opened:
+            source = _Source(opened)
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+            for _ in file.iter_batches(batch_size=BATCH_ROWS):
+                pass
+    except (pa.ArrowException, OSError) as again:
+        if source is not None and source.failure is None:
+            return _unreadable(path, again)
+    return _unreachable(path, error)  # also where it is read well this time
+
+
+class _Source:
+    """A file for pyarrow that remembers whether reading it failed."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.failure: OSError | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return bytes(self._file.read(None if size < 0 else size))
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return int(self._file.seek(place, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _unreadable(path: str, error: Exception) -> Corrupt:
+    return Corrupt(f"The data file {path} cannot be read: {error}", slug="data-file-unreadable")
+
+
+def _unreachable(path: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"The storage did not give out the data file {path}, which may be whole: {error}. Check that the storage is up "
+        "and that tasks may read it, and try again.",
+        slug="data-file-unreachable",
+    )
 
 
 def as_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,10 @@
 """Optimize: small files of a partition become few larger ones, each group in one task, without a shuffle; or the rows
 of a partition are ordered over its files (`_zorder`).
 
-A file that cannot be read is left where it is: it is recorded as skipped and not touched again until its cooldown ends,
-while the others go on. Rows do not change, so appends and optimize never get in each other's way. When another commit
-removed an input meanwhile, only the group that used it is given up.
+A file that cannot be understood is left where it is: it is recorded as skipped and not touched again until its cooldown
+ends, while the others go on. Storage that does not answer ends an optimize: it says nothing about the files. Rows do
+not change, so appends and optimize never get in each other's way. When another commit removed an input meanwhile, only
+the group that used it is given up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_fli
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._partitions import partition_of
 from tarnlog_spark._planning import Plan
-from tarnlog_spark._rewriting import Group, Merged, whole_file
+from tarnlog_spark._rewriting import Group, Merged, storage_failures, whole_file
 from tarnlog_spark._target import Pinned, Target
 from tarnlog_spark._writes import in_session
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
@@ -91,10 +92,11 @@ class Optimize:
         if not groups:
             return OptimizeResult(version=None, cooling=cooling)
         with in_session(target) as session, files_in_flight(pinned.storage) as written:
-            if columns is None:
-                merged = _run(target.spark, groups, task)
-            else:
-                merged = order_groups(pinned, groups, task, columns)
+            with storage_failures():
+                if columns is None:
+                    merged = _run(target.spark, groups, task)
+                else:
+                    merged = order_groups(pinned, groups, task, columns)
             written += [add for part in merged for add in part.added]
             skipped = self._record(pinned, merged)
             session.check()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 from msgspec import Struct
 
-from tarnlog import Corrupt
+from tarnlog import Corrupt, Unavailable
 from tarnlog.protocol.actions import Add
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._writing import WriteTask
@@ -35,3 +37,17 @@ def whole_file(task: WriteTask, schema: pa.Schema, file: Add) -> Iterator[pa.Rec
         yield batch
     if file.num_records is not None and found != file.num_records:
         raise Corrupt(f"it holds {found} rows, and the log says {file.num_records}")
+
+
+@contextlib.contextmanager
+def storage_failures() -> Iterator[None]:
+    """Spark keeps only the text of what a task raises: storage that did not answer there is an Unavailable here."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        told = re.search(rf"{Unavailable.__name__}: (The storage did not .*)", str(error))
+        if told is None:
+            raise
+        raise Unavailable(f"{told[1]} Nothing was committed.", slug="data-file-unreachable") from error
