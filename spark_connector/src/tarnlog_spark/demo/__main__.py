@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import platform
+import signal
 import sys
 import tempfile
 import threading
@@ -20,7 +21,14 @@ from tarnlog_spark import JavaNotUsable, session
 from tarnlog_spark.demo.service import ServiceNotStarted, running_service
 from tarnlog_spark.demo.story import Story, Told, WrongCount
 
-CONF = {"spark.log.level": "OFF", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+CONF = {
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    # Many small jobs and then the end: what Java's compilers gain in long ones is lost here.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 
 class Steps:
@@ -75,6 +83,11 @@ def tell(console: Console, folder: Path, *, keep: bool) -> None:
                 threading.Event().wait()
 
 
+def _as_ctrl_c(*_: object) -> None:
+    """Told to end (SIGTERM): as Ctrl-C, so that the service and the folder go too."""
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
     """What Java and the workers it starts say goes to a file, not between the lines of the story."""
@@ -91,11 +104,12 @@ def _stderr_into(log: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 0 when every count was right."""
+    """The exit code: 0 when every count was right, 130 when somebody ended it before that."""
     parser = argparse.ArgumentParser(prog="./dev demo", description="A pipeline of several Spark jobs on one table.")
     parser.add_argument("--keep", action="store_true", help="leave the service up at the end, until Ctrl-C")
     options = parser.parse_args(arguments)
     console = Console()
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
     # Spark warns its users of versions of pandas that nothing here uses.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     with tempfile.TemporaryDirectory(prefix="tarnlog-demo-", ignore_cleanup_errors=True) as folder:
@@ -107,8 +121,11 @@ def main(arguments: list[str]) -> int:
         except WrongCount as error:
             console.print(f"[bold red]{error}. This is a bug; please report it.[/]")
             return 1
+        except KeyboardInterrupt:
+            console.print("Ended before its end; nothing is left behind.")
+            return 130
     console.print("[bold green]Every count was right.[/]")
-    console.print("The same by hand: docs/spark.md. What a kill -9 does under load: ./dev demo kill")
+    console.print("The same by hand: docs/walkthrough.md. What a kill -9 does under load: ./dev demo kill")
     return 0
 
 
