@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
-from tarnlog_spark import ConstraintError, Table
+from tarnlog_spark import ConstraintError, Merge, Table
+from tarnlog_spark._committing import removal
 from tests.service_process import ServiceProcess
 
 if TYPE_CHECKING:
@@ -102,3 +105,67 @@ def test_what_cannot_be_meant_is_refused(spark: SparkSession, table: Table) -> N
         merge.when_not_matched_insert_all().execute()
     with pytest.raises(InvalidRequest, match="no column 'nope'"):
         table.merge(source, "target.id = source.id").when_matched_update({"nope": "1"}).execute()
+
+
+def counted(result: Any) -> tuple[int, ...]:
+    """Rows inserted, updated, deleted and copied."""
+    return (result.num_inserted_rows, result.num_updated_rows, result.num_deleted_rows, result.num_copied_rows)
+
+
+def told(table: Table) -> tuple[int, ...]:
+    """The same, and files added and removed, as history has them."""
+    metrics = table.history(1).collect()[0].operationMetrics
+    rows = [f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted", "Copied")]
+    return tuple(int(metrics[name]) for name in (*rows, "numTargetFilesAdded", "numTargetFilesRemoved"))
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_merge_tells_what_it_did(spark: SparkSession, table: Table, counts: bool) -> None:
+    client = table._target.client
+    if not counts:
+        without_counts(table)
+    before = table._target.pin().matches(F.lit(True))
+    rows = [(1, "set"), (2, "drop"), (3, "set"), (4, "leave"), (20, "new"), (21, "new"), (22, "new"), (23, "no")]
+    source = spark.createDataFrame(rows, "id long, what string")
+    result = (
+        table.merge(source, "t.id = s.id", target_alias="t", source_alias="s")
+        .when_matched_delete("s.what = 'drop'")
+        .when_matched_update({"n": "t.n + 1"}, "s.what in ('set', 'drop')")
+        .when_not_matched_insert({"id": "s.id"}, "s.what = 'new'")
+        .when_not_matched_by_source_delete("t.id = 9")
+        .execute()
+    )
+    gone = before.keys() - {file.path for file in client.files(table.name)}
+    copied = sum(before[path] for path in gone) - 4
+    assert copied > 0
+    assert counted(result) == (3, 2, 2, copied)
+    assert (result.num_rows, result.num_removed_files) == (7, len(gone))
+    assert told(table) == (3, 2, 2, copied, result.num_added_files, len(gone))
+    assert table.history(1).collect()[0].operationMetrics["numOutputRows"] == str(3 + 2 + copied)
+
+
+def without_counts(table: Table) -> None:
+    """The same files, as a writer leaves them that counts nothing."""
+    client = table._target.client
+    files = list(client.files(table.name))
+    client.commit(table.name, [removal(file) for file in files], read_version=table.version)
+    bare = {"stats": None, "num_records": None, "min_values": None, "max_values": None}
+    client.commit(table.name, [msgspec.structs.replace(file, **bare) for file in files])
+    assert all(file.num_records is None for file in client.files(table.name))
+
+
+def test_what_only_some_clauses_do_is_counted_too(spark: SparkSession, table: Table) -> None:
+    source = spark.createDataFrame([(3, 1), (3, 2), (40, 1)], "id long, n int")
+
+    def merge() -> Merge:
+        return table.merge(source, "target.id = source.id")
+
+    assert counted(merge().when_not_matched_insert_all().execute()) == (1, 0, 0, 0)
+    assert told(table)[:4] == (1, 0, 0, 0)
+    assert counted(merge().when_not_matched_insert_all().execute()) == (0, 0, 0, 0)
+    deleted = merge().when_matched_delete().execute()
+    assert (deleted.num_rows, deleted.num_deleted_rows, deleted.num_inserted_rows) == (2, 2, 0)
+    assert told(table)[2] == 2
+    replaced = table.merge(source, "false").when_not_matched_by_source_delete().execute()
+    assert counted(replaced) == (0, 0, 9, 0)
+    assert (told(table)[2], table.read().count()) == (9, 0)

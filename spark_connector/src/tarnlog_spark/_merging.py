@@ -12,19 +12,21 @@ would change is an error: which of them should win nobody can say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
-from tarnlog.protocol.actions import Add
-from tarnlog_spark._changing import ChangeResult, as_column, commit_rewrite, expressions, quoted
-from tarnlog_spark._committing import rebased
+from tarnlog.protocol.actions import Action, Add
+from tarnlog_spark._changing import as_column, expressions, quoted
+from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._errors import ConstraintError
+from tarnlog_spark._fitting import fitted
+from tarnlog_spark._merge_counts import MergeResult, counts_of, telling
 from tarnlog_spark._scanning import FILE, ROW
-from tarnlog_spark._target import Pinned, Target
+from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
 
 if TYPE_CHECKING:
@@ -49,6 +51,16 @@ class _Clause(Struct, frozen=True):
         if self.condition is None:
             return F.lit(True)
         return F.coalesce(as_column(self.condition), F.lit(False))  # type: ignore[arg-type]
+
+
+class _Touched(Struct, frozen=True):
+    """The files that hold a row which some clause changes, and how many such rows they hold together. `repeated` when
+    a row of theirs has several matches."""
+
+    files: list[Add]
+    updated: int = 0
+    deleted: int = 0
+    repeated: bool = False
 
 
 class Merge:
@@ -95,7 +107,7 @@ class Merge:
         """Delete a target row that no source row matches."""
         return self._with(_OLD, condition, None)
 
-    def execute(self) -> ChangeResult:
+    def execute(self) -> MergeResult:
         """Merge. The source is computed once, so it may be anything; an attempt that lost is done again."""
         if not self._clauses:
             raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
@@ -110,41 +122,67 @@ class Merge:
     def _of(self, kind: str) -> list[_Clause]:
         return [clause for clause in self._clauses if clause.kind == kind]
 
-    def _attempt(self, source: DataFrame) -> ChangeResult:
+    def _attempt(self, source: DataFrame) -> MergeResult:
         pinned = self._target.pin()
         on = as_column(self._condition)
         old_alias, new_alias = self._aliases
         new = source.withColumn(_IN_SOURCE, F.lit(True)).alias(new_alias)
-        touched, repeated = self._touched(pinned, new, on)
+        touched = self._touched(pinned, new, on)
         parts = []
-        if touched:
-            old = pinned.placed_rows(touched).alias(old_alias)
+        if touched.files:
+            old = pinned.placed_rows(touched.files).alias(old_alias)
             joined = old.join(new, on, "left")
-            parts.append(self._changed(pinned, self._once(joined) if repeated else joined, source))
+            parts.append(self._changed(pinned, self._once(joined) if touched.repeated else joined, source))
         if self._of(_NEW):
             everything = pinned.placed_rows().alias(old_alias)
             parts.append(self._inserted(pinned, new.join(everything, on, "left_anti"), source))
         if not parts:
-            return ChangeResult(version=pinned.version, changed=False)
-        rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return commit_rewrite(pinned, "MERGE", touched, rows, 0, {"predicate": str(self._condition)})
+            return MergeResult(version=pinned.version, changed=False)
+        return self._commit(pinned, touched, parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
 
-    def _touched(self, pinned: Pinned, new: DataFrame, on: Column) -> tuple[list[Add], bool]:
-        """The files that hold a row which some clause changes, and whether one of their rows has several matches.
+    def _commit(self, pinned: Pinned, touched: _Touched, rows: DataFrame) -> MergeResult:
+        """Write the rows that take the place of the touched files, and commit both. Nothing to do is no commit."""
+        target = self._target
+        with files_in_flight(pinned.storage) as written:
+            written += write_files(fitted(rows, pinned.schema, table=target.table), pinned.task())
+            actions: list[Action] = [*map(removal, touched.files), *written]
+            if not actions:
+                return MergeResult(version=pinned.version, changed=False)
+            counts = counts_of(pinned, touched.files, written, touched.updated, touched.deleted)
+            job = new_job(
+                target.table,
+                "MERGE",
+                read_version=pinned.version,
+                reads=pinned.plan.reads,
+                parameters={"predicate": str(self._condition)},
+            )
+            return counts.result(commit_job(telling(target.client, counts), job, actions).version)
 
-        ConstraintError when a row would be changed twice.
-        """
+    def _touched(self, pinned: Pinned, new: DataFrame, on: Column) -> _Touched:
+        """What the clauses change. ConstraintError when a row would be changed twice."""
         matched, unmatched = self._of(_MATCHED), self._of(_OLD)
         if not matched and not unmatched:
-            return [], False
+            return _Touched([])
         old = pinned.placed_rows().alias(self._aliases[0])
         joined = old.join(new, on, "left" if unmatched else "inner")
         in_source = F.col(_IN_SOURCE).isNotNull()
         changes = (in_source & _any(matched)) | (~in_source & _any(unmatched))
         by_row = joined.groupBy(FILE, ROW).agg(
-            F.sum(F.when(changes, 1).otherwise(0)).alias("changes"), F.count(F.col(_IN_SOURCE)).alias("matches")
+            F.sum(F.when(changes, 1).otherwise(0)).alias("changes"),
+            F.count(F.col(_IN_SOURCE)).alias("matches"),
+            F.max(F.when(self._drop(), 1).otherwise(0)).alias("deleted"),
         )
-        found = by_row.groupBy(FILE).agg(F.max("changes").alias("changes"), F.max("matches").alias("matches")).collect()
+        changed = F.when(F.col("changes") > 0, 1).otherwise(0)
+        found = (
+            by_row.groupBy(FILE)
+            .agg(
+                F.max("changes").alias("changes"),
+                F.max("matches").alias("matches"),
+                F.sum("deleted").alias("deleted"),
+                F.sum(changed - F.col("deleted")).alias("updated"),
+            )
+            .collect()
+        )
         if any(row["changes"] > 1 for row in found) and not self._only_deletes():
             raise ConstraintError(
                 "Several rows of the source match the same row of the table, so it is not decided what it becomes. "
@@ -152,7 +190,12 @@ class Merge:
                 slug="merge-ambiguous",
             )
         touched = [row for row in found if row["changes"]]
-        return [pinned.file_at(row[FILE]) for row in touched], any(row["matches"] > 1 for row in touched)
+        return _Touched(
+            [pinned.file_at(row[FILE]) for row in touched],
+            updated=sum(row["updated"] for row in touched),
+            deleted=sum(row["deleted"] for row in touched),
+            repeated=any(row["matches"] > 1 for row in touched),
+        )
 
     def _only_deletes(self) -> bool:
         """Deleting a row twice is deleting it."""
@@ -170,19 +213,27 @@ class Merge:
     def _changed(self, pinned: Pinned, joined: DataFrame, source: DataFrame) -> DataFrame:
         """The rows of the touched files as they become."""
         alias = self._aliases[0]
-        in_source = F.col(_IN_SOURCE).isNotNull()
-        drop = F.lit(False)
         before = {field.name: F.col(f"{alias}.{quoted(field.name)}") for field in pinned.schema.fields}
         values = dict(before)
-        # From the last clause to the first, so that the first one that holds decides about every column.
-        for clause in reversed([*self._of(_MATCHED), *self._of(_OLD)]):
-            holds = (in_source if clause.kind == _MATCHED else ~in_source) & clause.holds
-            drop = F.when(holds, F.lit(clause.values is None)).otherwise(drop)
+        for clause, holds in self._from_the_last():
             given = {} if clause.values is None else self._values(pinned, clause, source)
             for name, value in before.items():
                 values[name] = F.when(holds, given.get(name, value)).otherwise(values[name])
         columns = [values[field.name].alias(field.name) for field in pinned.schema.fields]
-        return joined.select(*columns, drop.alias(_DROP)).where(~F.col(_DROP)).drop(_DROP)
+        return joined.select(*columns, self._drop().alias(_DROP)).where(~F.col(_DROP)).drop(_DROP)
+
+    def _drop(self) -> Column:
+        """Whether the clause that decides about a target row, with what it is joined to, deletes it."""
+        drop = F.lit(False)
+        for clause, holds in self._from_the_last():
+            drop = F.when(holds, F.lit(clause.values is None)).otherwise(drop)
+        return drop
+
+    def _from_the_last(self) -> Iterator[tuple[_Clause, Column]]:
+        """The clauses about target rows, each with when it holds: from the last, so that the first one decides."""
+        in_source = F.col(_IN_SOURCE).isNotNull()
+        for clause in reversed([*self._of(_MATCHED), *self._of(_OLD)]):
+            yield clause, (in_source if clause.kind == _MATCHED else ~in_source) & clause.holds
 
     def _inserted(self, pinned: Pinned, rows: DataFrame, source: DataFrame) -> DataFrame:
         """The rows that source rows without a match become."""
