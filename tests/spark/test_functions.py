@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,3 +75,29 @@ def test_a_plan_of_a_filter_that_is_not_understood_is_refused(
     with pytest.raises(Exception, match="nope") as error:
         spark.sql(f"SELECT * FROM tarnlog_plan('{name}', 'nope = 1')").collect()
     assert told.value.detail in str(error.value)
+
+
+def test_a_log_that_was_cleaned_begins_at_its_oldest_version(
+    spark: SparkSession, client: Client, name: str, tarnlog_service: ServiceProcess
+) -> None:
+    table = HandMade(client, name)
+    for value in (1, 2, 3):
+        table.add([value])
+    client.checkpoint(name)
+    long_ago = time.time() - 90 * 86_400
+    for file in (table.location / "_transaction_log").rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+    table.add([4])
+    assert client.cleanup(name).floor == 3
+    tarnlog_spark.register(spark, url=tarnlog_service.url)
+
+    def versions(call: str) -> list[int]:
+        return sorted({row.version for row in spark.sql(f"SELECT version FROM {call}").collect()})
+
+    kept = versions(f"tarnlog_history('{name}')")
+    assert kept[-1] == 4
+    assert 0 not in kept
+    assert versions(f"tarnlog_log('{name}')") == kept
+    assert versions(f"tarnlog_log('{name}', last => 3)") == [version for version in kept if version <= 3]
+    with pytest.raises(Exception, match="oldest version kept is 3"):
+        versions(f"tarnlog_log('{name}', 0)")

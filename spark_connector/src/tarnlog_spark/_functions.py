@@ -82,14 +82,19 @@ class Files(_Function):
 
 
 class Log(_Function):
-    """tarnlog_log(table [, first [, last]]): one row an action, in the order of the log, a column a field."""
+    """tarnlog_log(table [, first [, last]]): one row an action, in the order of the log, a column a field.
+
+    From the oldest version that is kept; a `first` before that is refused, for something would be missing.
+    """
 
     columns = _LOG
 
     def eval(self, table: str, first: int | None = None, last: int | None = None) -> Iterator[tuple[Any, ...]]:
         with self._client() as client:
             head = client.snapshot(table).version
-            for number in range(first or 0, (head if last is None else min(last, head)) + 1):
+            if first is None:
+                first = next((commit.version for commit in client.history(table, order="asc", page_size=1)), 0)
+            for number in range(first, (head if last is None else min(last, head)) + 1):
                 found = client.version(table, number)
                 for action in found.actions:
                     yield self._action(action, number, found.timestamp)
