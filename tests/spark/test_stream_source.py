@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tarnlog import Client
@@ -29,6 +30,7 @@ class Stream:
         self.table = table
         self.home = home
         self.batches: list[list[int]] = []
+        self.while_running: Callable[[int], None] | None = None
 
     def source(self) -> DataFrame:
         return self.spark.readStream.format("tarnlog").options(**self.options).load(self.table)
@@ -38,6 +40,8 @@ class Stream:
         seen: list[list[int]] = []
 
         def take(batch: DataFrame, number: int) -> None:
+            if self.while_running is not None:
+                self.while_running(number)
             seen.append(sorted(row.id for row in batch.select("id").collect()))
             if fail_after is not None and len(seen) > fail_after:
                 seen.pop()
@@ -156,8 +160,6 @@ def test_compaction_is_no_news_and_deletes_are_said(client: Client, name: str, s
 
 
 def test_a_new_column_stops_it_and_a_restart_takes_it(client: Client, name: str, stream: Callable[..., Stream]) -> None:
-    import pyarrow as pa
-
     table = HandMade(client, name)
     table.add([1])
     query, narrow = stream(name), stream(name, columns="id")
@@ -174,6 +176,67 @@ def test_a_new_column_stops_it_and_a_restart_takes_it(client: Client, name: str,
     assert "column x is new" in query.fails()
     del query.source
     assert query.run() == narrow.run() == [[2]]
+
+
+@pytest.mark.parametrize("feed", ["false", "true"])
+def test_a_column_that_is_gone_stops_it_and_a_restart_does_without(
+    client: Client, name: str, spark: SparkSession, stream: Callable[..., Stream], feed: str
+) -> None:
+    """Its rows would come with nulls there, as if somebody had written them."""
+    table = HandMade(client, name)
+    table.add([1])
+    more = {"skipChangeCommits": "true"} if feed == "false" else {"startingVersion": "1"}
+    query, narrow = stream(name, readChangeFeed=feed, **more), stream(name, columns="id", skipChangeCommits="true")
+    assert query.run() == narrow.run() == [[1]]
+    source = query.source()  # its schema is taken here
+    table.add([2])
+    rows = spark.createDataFrame([(3,)], "id long")
+    rows.write.format("tarnlog").mode("overwrite").option("url", client.url).option("overwriteSchema", "true").save(
+        name
+    )
+    table.commit(table.parquet(pa.table({"id": [4]})))
+    query.source = lambda: source  # type: ignore[method-assign]
+    assert "it has no column day any more" in query.fails()
+    assert query.batches == [[1]]
+    del query.source
+    query.run()
+    assert sorted(value for batch in query.batches for value in batch) == (
+        [1, 2, 4] if feed == "false" else [1, 1, 2, 2, 3, 4]
+    )
+    assert narrow.run() == [[2, 4]]
+
+
+def test_a_start_that_is_not_there_yet_is_refused(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    """As the change feed of a batch does; the version that comes next is a start."""
+    table = HandMade(client, name)
+    table.add([1])
+    for feed in ("false", "true"):
+        told = stream(name, startingVersion="3", readChangeFeed=feed).fails()
+        assert f"startingVersion 3 is not there yet: the newest version of {name} is 1" in told
+    following = stream(name, startingVersion="2")
+    assert following.run() == []
+    table.add([2])
+    assert following.run() == [[2]]
+
+
+def test_available_now_ends_at_the_head_it_began_with(client: Client, name: str, stream: Callable[..., Stream]) -> None:
+    """Somebody commits in every batch: without an end of its own it would go on for ever."""
+    table = HandMade(client, name)
+    table.add([1], [2])
+    table.add([3])
+    query = stream(name, maxFilesPerTrigger="1")
+    written: list[int] = []
+
+    def write_one(_: int) -> None:
+        written.append(100 + len(written))
+        assert len(written) < 20, "it follows the head"
+        table.add([written[-1]])
+
+    query.while_running = write_one
+    assert sorted(query.run()) == [[1], [2], [3]]
+    during, query.while_running = list(written), None
+    assert len(during) == 3
+    assert [value for batch in query.run() for value in batch] == during
 
 
 def test_a_table_of_the_same_name_is_another_table(client: Client, name: str, stream: Callable[..., Stream]) -> None:

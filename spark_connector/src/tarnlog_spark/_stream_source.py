@@ -22,8 +22,8 @@ from tarnlog import Client, Expired, InvalidRequest, TableInfo
 from tarnlog_spark._changes import VersionFiles, cleaned, feed_files, new_files, version_from
 from tarnlog_spark._files import DataFile, added
 from tarnlog_spark._offsets import NOTHING_YET, Limit, Offset, batch_end, files_between, offset_from
-from tarnlog_spark._options import LATEST, StreamOptions
-from tarnlog_spark._reading import partitions_of, read_partition
+from tarnlog_spark._options import LATEST, StreamOptions, option_error
+from tarnlog_spark._reading import CHANGE_FIELDS, partitions_of, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,11 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(version=NOTHING_YET, table=table.id, start="snapshot").to_json()
         if feed.starting_version == LATEST:
             return Offset(version=NOTHING_YET, table=table.id, start="latest").to_json()
+        if feed.starting_version > table.version + 1:
+            raise option_error(
+                f"startingVersion {feed.starting_version} is not there yet: the newest version of {table.name} is "
+                f"{table.version}. Use startingVersion latest to read what comes from now on."
+            )
         return Offset(version=feed.starting_version - 1, table=table.id).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
@@ -134,13 +139,20 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def _check_schema(self, table: TableInfo) -> None:
-        """Rows of a schema that the query does not know would lose columns without a word."""
+        """Rows of a schema that the query does not know would lose columns, or get nulls, without a word."""
         known = {field.name: field.dataType.simpleString() for field in self.schema.fields}
+        told = {field.name for field in CHANGE_FIELDS} if self.options.feed.changes else set()
         for field in StructType.fromJson(table.schema).fields:
-            if known.get(field.name) != field.dataType.simpleString():
-                raise InvalidRequest(
-                    f"The schema of {table.name} changed: column {field.name} is new or of another type "
-                    f"({field.dataType.simpleString()}). Restart the query: it takes the new schema and goes on where "
-                    "it stopped.",
-                    slug="stream-schema-changed",
-                )
+            if known.pop(field.name, None) != field.dataType.simpleString():
+                kind = field.dataType.simpleString()
+                raise _schema_changed(table, f"column {field.name} is new or of another type ({kind})")
+        if gone := [name for name in known if name not in told]:
+            raise _schema_changed(table, f"it has no column {gone[0]} any more")
+
+
+def _schema_changed(table: TableInfo, how: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The schema of {table.name} changed: {how}. Restart the query: it takes the new schema and goes on where it "
+        "stopped.",
+        slug="stream-schema-changed",
+    )
