@@ -231,12 +231,25 @@ class _Given:
 _NAME = re.compile(r"\s*+(?:`((?:[^`]|``)+)`\s*|((?!`)[^,]*))(?:,|\Z)")
 
 
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a `Table`, which are the storage's alone, with lower-case keys. InvalidRequest for any other."""
+    known = {name.lower(): name for name in _S3}
+    for key in options:
+        if key.lower() not in known:
+            raise option_error(_no_option("Table", key, known))
+    return {key.lower(): value for key, value in options.items()}
+
+
 def _unknown(key: str, directions: tuple[str, ...], known: Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
     what = " and ".join(f"spark.{direction}" if direction.startswith("read") else direction for direction in directions)
+    return _no_option(f"{what} of the format tarnlog", key, known)
+
+
+def _no_option(what: str, key: str, known: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(key.lower(), known, n=1)
     if near:
-        return f"{what} of the format tarnlog knows no option {key!r}: did you mean {known[near[0]]}?"
-    return f"{what} of the format tarnlog knows no option {key!r}; it takes {', '.join(sorted(known.values()))}."
+        return f"{what} knows no option {key!r}: did you mean {known[near[0]]}?"
+    return f"{what} knows no option {key!r}; it takes {', '.join(sorted(known.values()))}."
 
 
 def schema_options(options: Mapping[str, str]) -> ReadOptions:

@@ -15,11 +15,10 @@ from tarnlog_spark._fitting import nullable
 from tarnlog_spark._landing import table_exists
 from tarnlog_spark._merging import Merge
 from tarnlog_spark._optimizing import Optimize
-from tarnlog_spark._options import Place
+from tarnlog_spark._options import Place, storage_options
 from tarnlog_spark._restoring import RestoreResult, restore
 from tarnlog_spark._schema_change import spelled
 from tarnlog_spark._staging import WRITERS, Writer
-from tarnlog_spark._storage import S3_OPTIONS
 from tarnlog_spark._target import Target
 from tarnlog_spark._writes import Mode, WriteOptions, WriteResult, check_options, write
 
@@ -52,13 +51,13 @@ class Table:
 
         url and api_key default to TARNLOG_URL and TARNLOG_API_KEY. `options` are the storage's (`s3.endpoint` and so
         on, as in the format's options); what is not given comes from the environment of driver and executors.
+        Others are refused.
         """
         try:
             known = str(TableName.parse(name))
         except ValueError as error:
             raise InvalidRequest(f"{error}.", slug="option-invalid") from None
-        s3 = {key.lower(): value for key, value in (options or {}).items() if key.lower() in S3_OPTIONS}
-        place = Place(table=known, url=url, api_key=api_key, s3=s3)
+        place = Place(table=known, url=url, api_key=api_key, s3=storage_options(options or {}))
         return cls(Target(spark, place, Client(url, api_key=api_key)))
 
     @classmethod
