@@ -97,6 +97,20 @@ def test_options_that_do_not_fit_are_refused_before_anything_happens(spark: Spar
         Table.for_name(spark, "no-namespace")
 
 
+@pytest.mark.parametrize(
+    "key, sentence",
+    [
+        ("s3.acessKey", r"no option 's3.acessKey': did you mean s3\.accessKey\?"),
+        ("quux", r"no option 'quux'; it takes s3\.accessKey, s3\.endpoint"),
+        ("versionAsOf", "no option 'versionAsOf'"),
+    ],
+)
+def test_an_option_of_the_storage_that_is_misspelled_is_refused(spark: SparkSession, key: str, sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence):
+        Table.for_name(spark, "a.t", options={key: "x"})
+    assert Table.for_name(spark, "a.t", options={"S3.accesskey": "x"})._target.place.s3 == {"s3.accesskey": "x"}
+
+
 def test_dynamic_overwrite_replaces_only_the_partitions_it_writes(spark: SparkSession, table: Table) -> None:
     table.write(numbers(spark, 1, 2, 3, 4), partition_by=["p"])
     table.write(numbers(spark, 7), "overwrite", partition_overwrite_mode="dynamic")
@@ -178,6 +192,23 @@ def test_a_write_with_a_txn_happens_once(spark: SparkSession, table: Table) -> N
     assert "already" in (again.skipped or "")
     table.write(numbers(spark, 2), txn_app_id="job", txn_version=8)
     assert rows_of(table.read()) == expected(1, 2)
+
+
+@pytest.mark.parametrize(
+    "mode, how",
+    [
+        ("append", {}),
+        ("overwrite", {"partition_overwrite_mode": "dynamic"}),
+        ("overwrite", {"replace_where": "id = 9"}),
+    ],
+)
+def test_a_txn_without_rows_is_recorded_too(spark: SparkSession, table: Table, mode: Any, how: dict[str, Any]) -> None:
+    table.write(numbers(spark, 1), partition_by=["p"])
+    assert table.write(numbers(spark), mode, txn_app_id="job", txn_version=7, **how).version == 2
+    again = table.write(numbers(spark, 9), mode, txn_app_id="job", txn_version=7, **how)
+    assert "already" in (again.skipped or "")
+    assert table.write(numbers(spark), mode, **how).skipped is not None
+    assert (rows_of(table.read()), table.version) == (expected(1), 2)
 
 
 def test_delete(spark: SparkSession, table: Table, client: Client) -> None:

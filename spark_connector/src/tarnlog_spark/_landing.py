@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 Recorded = tuple[str, int]
 """The application and the version of a txn."""
 
+_STREAMING = "STREAMING UPDATE"
+"""What a stream's batches are called. One without rows is not recorded: if it comes again, it has none again."""
+
 _CHANGED = "The table's columns changed while the rows were written: write them again."
 
 
@@ -133,7 +136,7 @@ def _send(client: Client, landing: Landing, plan: Plan, files: Sequence[Add], tx
     changed = _meta_data_after(plan.meta_data, landing)
     gone, reads = _replaced(plan, files, landing)
     actions: list[Action] = [*([changed] if changed else []), *map(removal, gone), *files]
-    if not actions:
+    if not actions and (txn is None or landing.operation == _STREAMING):
         return Landed(version=plan.version)
     if txn is not None:
         actions.append(Txn(app_id=txn[0], version=txn[1]))

@@ -131,7 +131,7 @@ def _replace_where(target: Target, written: list[Add], options: WriteOptions) ->
     counts = pinned.matches(condition)
     gone = [file for file in pinned.files if file.path in counts]
     mixed = [file for file in gone if counts[file.path] != file.num_records]
-    if not gone and not written:
+    if not gone and not written and options.txn is None:
         return WriteResult(version=pinned.version, skipped="no row matched, and the DataFrame is empty")
     with files_in_flight(pinned.storage) as kept:
         if mixed:
