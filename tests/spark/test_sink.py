@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,15 +12,27 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tarnlog import Add, Client, Committed, CommitUnknown, InvalidRequest, Plan, Remove, Txn, Unknown
+from tarnlog import (
+    Add,
+    Client,
+    Committed,
+    CommitUnknown,
+    Expired,
+    InvalidRequest,
+    Plan,
+    Remove,
+    Txn,
+    Unavailable,
+    Unknown,
+)
 from tarnlog.protocol.schema import parse_schema
 from tarnlog.testing import FakeTarnlog
 from tarnlog_server.codec.sql_filter import parse_sql_filter
-from tarnlog_spark import _committing, _landing
+from tarnlog_spark import _committing, _format_writers, _landing
 from tarnlog_spark._errors import ConflictError, ConstraintError, SchemaMismatch
-from tarnlog_spark._format_writers import query_id, table_writer
+from tarnlog_spark._format_writers import FilesMessage, StreamWriter, query_id, stream_writer, table_writer
 from tarnlog_spark._landing import is_done
-from tarnlog_spark._options import Place, WriteOptions
+from tarnlog_spark._options import Place, SinkOptions, WriteOptions
 from tarnlog_spark._sink import Prepared, Wish, finish, prepare
 from tarnlog_spark._writing import decode_message, write_batches
 
@@ -173,6 +187,81 @@ def test_only_the_files_of_winning_attempts_are_committed(sink: Sink, monkeypatc
     writer.abort([lost, won])
     assert sink.on_disk([decode_message(text) for text in (*lost.adds, *won.adds)]) == [True] * 4
     assert not sink.fake.sessions("a.t")
+
+
+class Batch:
+    """A batch of a stream as Spark carries it out: a writer that goes to the tasks, and another one that commits."""
+
+    def __init__(self, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Place, "client", lambda self: contextlib.nullcontext(sink.fake))
+        self.options = SinkOptions(place=Place(table="a.t"), app_id="q")
+        self._fake = sink.fake
+
+    def sessions(self) -> int:
+        return len(self._fake.sessions("a.t"))
+
+    def writer(self) -> StreamWriter:
+        return stream_writer(self.options, ROWS, overwrite=False)
+
+    def written(self) -> FilesMessage:
+        """What a task sends."""
+        made = self.writer()
+        sent = [pickle.loads(pickle.dumps(made)) for _ in range(2)]  # Spark sends it twice
+        assert sent[0].session == sent[1].session
+        message: FilesMessage = sent[0].write(iter(pa.table({"id": [1], "day": ["a"]}).to_batches()))
+        return message
+
+
+def test_a_batch_of_a_stream_has_a_session_until_its_commit_is_settled(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Batch(sink, monkeypatch)
+    message = batch.written()
+    assert batch.sessions() == 1
+    batch.writer().commit([message, batch.writer().write(iter([]))], 0)
+    assert (batch.sessions(), len(sink.live)) == (0, 1)
+    again = batch.written()
+    batch.writer().commit([again], 0)  # it is there already
+    assert (batch.sessions(), len(sink.live)) == (0, 1)
+
+    message = batch.written()
+    monkeypatch.setattr(_committing, "PATIENCE_SECONDS", 0)
+    sink.fake.next_commit(Unknown)
+    with pytest.raises(CommitUnknown):
+        batch.writer().commit([message], 1)
+    batch.writer().abort([message], 1)
+    assert batch.sessions() == 1, "the commit may still land"
+    batch.writer().commit([message], 1)
+    assert (batch.sessions(), len(sink.live)) == (0, 2)
+
+
+def test_a_batch_whose_tasks_failed_leaves_no_session(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch(sink, monkeypatch)
+    batch.writer().abort([None, batch.written()], 0)
+    batch.writer().abort([None, None], 0)
+    assert batch.sessions() == 0
+
+
+def test_a_batch_goes_on_without_a_session_that_cannot_be_had(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise Unavailable("the table has 1000 write sessions", slug="too-many-waiting")
+
+    batch = Batch(sink, monkeypatch)
+    monkeypatch.setattr(sink.fake, "begin_session", refused)
+    batch.writer().commit([batch.written()], 0)
+    assert len(sink.live) == 1
+
+
+def test_a_batch_that_outlives_its_session_looks_for_its_files(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch(sink, monkeypatch)
+    monkeypatch.setattr(_format_writers, "STREAM_SESSION_SECONDS", 1)
+    whole, lost = batch.written(), batch.written()
+    sink.folder.joinpath(decode_message(lost.adds[0]).path).unlink()
+    time.sleep(1.1)
+    batch.writer().commit([whole], 0)
+    with pytest.raises(Expired, match="deleted 1 of its files"):
+        batch.writer().commit([lost], 1)
+    assert sink.live == {decode_message(whole.adds[0]).path}
 
 
 def test_schemas(sink: Sink) -> None:

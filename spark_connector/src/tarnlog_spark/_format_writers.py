@@ -11,8 +11,10 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.fs as pafs
+from msgspec import Struct
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tarnlog import Client, Expired, TarnlogError
@@ -32,12 +34,23 @@ if TYPE_CHECKING:
 SESSION_SECONDS = 24 * 3600
 """How long vacuum leaves the table alone for a batch write: nobody could extend it while the tasks run."""
 
+STREAM_SESSION_SECONDS = 3600
+"""The same for a batch of a stream. Shorter, for a query that dies in each batch leaves one behind each time."""
+
+
+class Session(Struct, frozen=True):
+    """A write session that was begun for one batch, and when, by this machine's clock."""
+
+    id: str
+    begun: float
+
 
 class FilesMessage(WriterCommitMessage):
     """The files that one task wrote; Spark hands over those of winning attempts only."""
 
-    def __init__(self, adds: Sequence[str]) -> None:
+    def __init__(self, adds: Sequence[str], session: Session | None = None) -> None:
         self.adds = tuple(adds)
+        self.session = session
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -64,42 +77,88 @@ class TableWriter(DataSourceArrowWriter):
                     slug="session-expired",
                 )
             txn = None if self.txn is None else Txn(app_id=self.txn[0], version=self.txn[1])
-            try:
+            with _ended(client, self.place.table, self.session):
                 finish(client, self.prepared, _files(messages), txn)
-            except TarnlogError as error:
-                if isinstance(error, ConflictError) or error.slug == "commit-invalid":
-                    self._end_session(client)
-                raise  # otherwise the session lasts on: a commit that is not settled may still need its files
-            self._end_session(client)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         return
-
-    def _end_session(self, client: Client) -> None:
-        with contextlib.suppress(TarnlogError):  # it expires by itself
-            client.end_session(self.place.table, self.session)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """A stream's sink. Spark makes it anew for each batch, and once more for each commit.
 
-    There is no write session: a batch is far shorter than the day for which vacuum leaves every new file alone.
+    The one that goes to the tasks begins a write session, and their messages tell the one of the commit, which ends it.
+    A batch that gets none is written without: vacuum leaves new files alone for a day unless somebody overrides that.
     """
 
     def __init__(self, prepared: Prepared, place: Place, app_id: str) -> None:
         self.prepared = prepared
         self.place = place
         self.app_id = app_id
+        self.session: Session | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """On its way to the tasks. The writer of a commit goes nowhere, and Spark tells no other difference."""
+        if self.session is None:
+            begun = time.time()
+            with contextlib.suppress(TarnlogError), self.place.client() as client:
+                found = client.begin_session(self.place.table, ttl_seconds=STREAM_SESSION_SECONDS)
+                self.session = Session(found.id, begun)
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
-        return FilesMessage(_written(self.prepared.task, iterator))
+        return FilesMessage(_written(self.prepared.task, iterator), self.session)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        with self.place.client() as client:
-            finish(client, self.prepared, _files(messages), Txn(app_id=self.app_id, version=batchId))
+        files, session = _files(messages), _session(messages)
+        if session is not None and time.time() - session.begun >= STREAM_SESSION_SECONDS:
+            _check_there(self.place.table, self.prepared.task, files)
+        with self.place.client() as client, _ended(client, self.place.table, None if session is None else session.id):
+            finish(client, self.prepared, files, Txn(app_id=self.app_id, version=batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        return
+        session = _session(messages)
+        if session is None or None not in messages:
+            return  # every task is done, so that a commit was sent: it may still need its files
+        with contextlib.suppress(TarnlogError), self.place.client() as client:
+            client.end_session(self.place.table, session.id)
+
+
+@contextlib.contextmanager
+def _ended(client: Client, table: str, session: str | None) -> Iterator[None]:
+    """Ends a session with a commit that is settled. After any other failure it lasts on: the commit may still need its
+    files."""
+    try:
+        yield
+    except TarnlogError as error:
+        if not isinstance(error, ConflictError) and error.slug != "commit-invalid":
+            raise
+        _end(client, table, session)
+        raise
+    _end(client, table, session)
+
+
+def _end(client: Client, table: str, session: str | None) -> None:
+    if session is not None:
+        with contextlib.suppress(TarnlogError):  # it expires by itself
+            client.end_session(table, session)
+
+
+def _check_there(table: str, task: WriteTask, files: Sequence[Add]) -> None:
+    """Expired when a vacuum took files of a batch that lasted longer than its session."""
+    found = task.storage.filesystem.get_file_info([task.storage.path(file.path) for file in files])
+    gone = [file.path for file, info in zip(files, found, strict=True) if info.type == pafs.FileType.NotFound]
+    if gone:
+        raise Expired(
+            f"The batch took longer than its write session of {STREAM_SESSION_SECONDS // 60} minutes, and a vacuum of "
+            f"{table} deleted {len(gone)} of its files ({gone[0]}): nothing was committed. Restart the query, which "
+            "writes the batch again, with smaller batches.",
+            slug="session-expired",
+        )
+
+
+def _session(messages: Sequence[WriterCommitMessage | None]) -> Session | None:
+    return next((message.session for message in messages if isinstance(message, FilesMessage)), None)
 
 
 def table_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TableWriter:
