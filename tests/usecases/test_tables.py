@@ -233,6 +233,11 @@ async def test_a_commit_that_removes_every_file_may_set_another_schema(warehouse
     view = await replica.tables.describe(ORDERS)
     assert [field["name"] for field in view.schema["fields"]] == ["new"]
     assert await files(replica) == ["new"]
+    await commit(replica, remove_line("new"), readVersion=2)
+    last = {"type": "struct", "fields": [{"name": "last", "type": "long", "nullable": True, "metadata": {}}]}
+    await commit(replica, {"metaData": _meta_data(view, last)}, add_line("last"), readVersion=3)
+    view = await replica.tables.describe(ORDERS)
+    assert [field["name"] for field in view.schema["fields"]] == ["last"], "an empty table has none to remove"
 
 
 def _meta_data(view: Any, schema: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tarnlog_spark._changing import ChangeResult
     from tarnlog_spark._errors import ConflictError, ConstraintError, JavaNotUsable, SchemaMismatch
     from tarnlog_spark._functions import register
+    from tarnlog_spark._merge_counts import MergeResult
     from tarnlog_spark._merging import Merge
     from tarnlog_spark._optimizing import Optimize, OptimizeResult
     from tarnlog_spark._restoring import RestoreResult
@@ -32,6 +33,7 @@ _HOME_OF = {
     "ConstraintError": "_errors",
     "JavaNotUsable": "_errors",
     "Merge": "_merging",
+    "MergeResult": "_merge_counts",
     "Optimize": "_optimizing",
     "OptimizeResult": "_optimizing",
     "RestoreResult": "_restoring",
@@ -48,6 +50,7 @@ __all__ = [
     "ConstraintError",
     "JavaNotUsable",
     "Merge",
+    "MergeResult",
     "Optimize",
     "OptimizeResult",
     "RestoreResult",

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Expression = str | Column
 
 
+_COUNTED = {"DELETE": "numDeletedRows", "UPDATE": "numUpdatedRows"}
+"""What history calls the rows of a change, by the names that Delta's users know."""
+
+
 class ChangeResult(Struct, frozen=True, kw_only=True):
     """What a change of rows did. `version` is that of the table when no row was concerned."""
 
@@ -122,6 +126,7 @@ def commit_rewrite(
             read_version=pinned.version,
             reads=pinned.plan.reads,
             parameters=parameters,
+            metrics={_COUNTED[operation]: str(num_rows)},
         )
         committed = commit_job(target.client, job, actions)
     return ChangeResult(

@@ -53,6 +53,8 @@ class Job(Struct, frozen=True, kw_only=True):
     reads: Reads | None = None
     isolation: Isolation | None = None
     parameters: dict[str, Any] = {}
+    metrics: dict[str, str] = {}
+    """What history is told besides what the actions tell."""
 
 
 def new_job(
@@ -63,6 +65,7 @@ def new_job(
     reads: Reads | None = None,
     isolation: Isolation | None = None,
     parameters: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, str] | None = None,
 ) -> Job:
     """A job with a commit id of its own; made before the first byte is written."""
     return Job(
@@ -73,6 +76,7 @@ def new_job(
         reads=reads,
         isolation=isolation,
         parameters=dict(parameters or {}),
+        metrics=dict(metrics or {}),
     )
 
 
@@ -101,7 +105,7 @@ def commit_job(
             isolation=job.isolation,
             operation=job.operation,
             operation_parameters=job.parameters,
-            operation_metrics=metrics_of(sent),
+            operation_metrics={**metrics_of(sent), **job.metrics},
         )
         if uncertain and not _settles(outcome):
             # A first try may have landed: a refusal of the second says nothing about it.

@@ -6,13 +6,11 @@ say how many rows they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tarnlog import Client, CommitOutcome
-from tarnlog.protocol.actions import Action, Add
+from tarnlog.protocol.actions import Add
 from tarnlog_spark._changing import ChangeResult
 from tarnlog_spark._target import Pinned
 
@@ -75,22 +73,3 @@ def counts_of(
         added_files=len(written),
         removed_files=len(touched),
     )
-
-
-class _Telling:
-    """A client for `commit_job`, which tells history of files alone: its commits tell these metrics too."""
-
-    def __init__(self, client: Client, metrics: Mapping[str, str]) -> None:
-        self._client = client
-        self._metrics = metrics
-
-    def commit(
-        self, table: str, actions: Iterable[Action], *, operation_metrics: Mapping[str, Any], **more: Any
-    ) -> CommitOutcome:
-        told = {**operation_metrics, **self._metrics}
-        return self._client.commit(table, actions, operation_metrics=told, **more)
-
-
-def telling(client: Client, counts: MergeCounts) -> Client:
-    """The client, for the one commit of a merge."""
-    return cast(Client, _Telling(client, counts.metrics()))

@@ -24,7 +24,7 @@ from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._fitting import fitted
-from tarnlog_spark._merge_counts import MergeResult, counts_of, telling
+from tarnlog_spark._merge_counts import MergeResult, counts_of
 from tarnlog_spark._scanning import FILE, ROW
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
@@ -155,8 +155,9 @@ class Merge:
                 read_version=pinned.version,
                 reads=pinned.plan.reads,
                 parameters={"predicate": str(self._condition)},
+                metrics=counts.metrics(),
             )
-            return counts.result(commit_job(telling(target.client, counts), job, actions).version)
+            return counts.result(commit_job(target.client, job, actions).version)
 
     def _touched(self, pinned: Pinned, new: DataFrame, on: Column) -> _Touched:
         """What the clauses change. ConstraintError when a row would be changed twice."""

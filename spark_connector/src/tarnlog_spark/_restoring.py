@@ -39,7 +39,7 @@ def restore(target: Target, *, version: int | None, timestamp: int | str | None)
         live = {path_key(file.path): file for file in now.files}
         back = [file for key, file in wanted.items() if key not in live]
         gone = [file for key, file in live.items() if key not in wanted]
-        changed = _meta_data_after(then, now, replaces_all=bool(gone) and len(gone) == len(live))
+        changed = _meta_data_after(then, now, replaces_all=len(gone) == len(live))
         if not back and not gone and changed is None:
             return RestoreResult(version=now.version)
         _check_there(target, back)
@@ -75,9 +75,6 @@ def _meta_data_after(then: Pinned, now: Pinned, *, replaces_all: bool) -> MetaDa
     advice = (
         f"Files of version {then.version} are live now too, so the schema can only grow: write the rows instead, with "
         f"table.write(table.read(version={then.version}), 'overwrite', overwrite_schema=True)."
-        if now.files
-        else "The table is empty, and only a commit that removes files may set another schema: append a row, then "
-        "restore."
     )
     schema = restored_schema(then.schema, now.schema, replaces_all=replaces_all, table=table, advice=advice)
     if schema == now.schema:

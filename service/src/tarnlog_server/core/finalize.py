@@ -102,15 +102,16 @@ def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
 
 
 def _replaces_all(intent: Intent, head: Snapshot) -> bool:
-    """Whether no live file outlives the commit: then no file has to be readable under its schema."""
+    """Whether no live file outlives the commit, or there is none: then none has to be readable under its schema. A PATCH
+    is not asked: its schemas only grow."""
     removes = intent.footprint.removes
-    return bool(removes) and len(removes) == head.num_files and all(map(head.files.has, removes))
+    return intent.evaluate is None and len(removes) == head.num_files and all(map(head.files.has, removes))
 
 
 def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> MetaData:
     """Only what PATCH would allow: the same table, an allowed evolution, valid properties.
 
-    A commit that removes every live file may set any schema that has the partition columns as they are.
+    A commit that leaves no file of before may set any schema that has the partition columns as they are.
     """
     current = head.metadata
     if current is None:
