@@ -49,6 +49,7 @@ def test_it_ends_with_memory_covered_and_never_makes_a_hole(
     indexed: tuple[int, int] | None, window: int, head: int, oldest: int, most: int
 ) -> None:
     memory = (max(0, head + 1 - window), head)
+    oldest = min(oldest, head)  # the head is always kept
     for _ in range(1000):
         wanted = next_put(indexed, memory, oldest, most, fill=50)
         if wanted is None:
