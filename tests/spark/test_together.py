@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from tarnlog import Client, NotFound
+from tarnlog import Client, CommitOutcome, Conflicted, NotFound
 from tarnlog_spark import Table
+from tarnlog_spark._optimizing import OptimizeResult
 from tests.service_process import ServiceProcess
 from tests.spark.hand_made import HandMade
 from tests.spark.queries import Running
@@ -28,6 +30,8 @@ WIDTH = 20
 BATCHES = 4
 """Of the stream."""
 DELETES = 3
+OPTIMIZES = DELETES + 1
+"""One delete gets in the way of at most one optimize: the one that runs when it is committed."""
 FIRST, STREAMED = 1000, 30_000
 
 
@@ -50,15 +54,48 @@ class Book:
         return before
 
 
+class Conflicts:
+    """Every conflict that a commit of this process met, its retries too, and how many the service counted for all."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.met: list[tuple[str, Conflicted]] = []
+        self._url = url
+        self._before = self._counted()
+        commit = Client.commit
+
+        def noted(*args: Any, **told: Any) -> CommitOutcome:
+            outcome = commit(*args, **told)
+            if isinstance(outcome, Conflicted):
+                self.met.append((told["operation"], outcome))
+            return outcome
+
+        monkeypatch.setattr(Client, "commit", noted)
+
+    @property
+    def of_all(self) -> int:
+        """Also those that the streams met, which commit in processes of their own."""
+        return self._counted() - self._before
+
+    def _counted(self) -> int:
+        lines = httpx.get(f"{self._url}/metrics").text.splitlines()
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith("tarnlog_conflicts_total"))
+
+
 @pytest.fixture
 def table(spark: SparkSession, tarnlog_service: ServiceProcess, name: str) -> Table:
     return Table.create(spark, name, "id long, p int", partition_by=["p"], url=tarnlog_service.url)
 
 
 def test_writers_streams_an_optimize_and_deletes_at_the_same_time(
-    spark: SparkSession, table: Table, client: Client, names: Callable[[], str], tmp_path: Path
+    spark: SparkSession,
+    table: Table,
+    client: Client,
+    names: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every version holds exactly the rows that the commits up to it say, and nobody hears of a conflict.
+    """Every version holds exactly the rows that the commits up to it say, and nobody hears of a conflict. Within, only
+    a delete and an optimize meet, for both take out files: never an append or a stream.
 
     One stream writes into the table, a file of its feed a batch; another reads what happens to the table. Both run when
     the writers begin and after they have ended, and the writers do their last round only when both have had a part in
@@ -66,6 +103,7 @@ def test_writers_streams_an_optimize_and_deletes_at_the_same_time(
     """
     feed, copy = HandMade(client, names()), names()
     book, appended = Book(), threading.Semaphore(0)
+    conflicts, optimized = Conflicts(client.url, monkeypatch), list[OptimizeResult]()
 
     def query(source: str, sink: str, *columns: str, **options: str) -> StreamingQuery:
         rows = spark.readStream.format("tarnlog").options(url=client.url, **options).load(source).selectExpr(*columns)
@@ -90,9 +128,9 @@ def test_writers_streams_an_optimize_and_deletes_at_the_same_time(
             book.note(result.version, "delete", frozenset(range(low, low + 3)))
 
     def optimize() -> None:
-        for _ in range(3):
+        for _ in range(OPTIMIZES):
             appended.acquire()
-            table.optimize().execute_compaction()
+            optimized.append(table.optimize().execute_compaction())
 
     def fill() -> None:
         for number in range(1, BATCHES):
@@ -134,6 +172,16 @@ def test_writers_streams_an_optimize_and_deletes_at_the_same_time(
     operations = Counter(commit.operation for commit in client.history(table.name))
     assert (operations["WRITE"], operations["DELETE"]) == (2 * ROUNDS + 1, DELETES)
     assert operations["STREAMING UPDATE"] == BATCHES
+    assert operations["OPTIMIZE"] == sum(result.version is not None for result in optimized) > 0
+    assert sum(result.num_removed_files for result in optimized) > sum(result.num_added_files for result in optimized)
+    assert sum(result.num_groups_given_up > 0 for result in optimized) <= DELETES
+    assert [result.skipped for result in optimized] == [{}] * OPTIMIZES
+    rivals = {"DELETE": {"OPTIMIZE"}, "OPTIMIZE": {"DELETE"}}
+    for operation, conflict in conflicts.met:
+        winners = {winner.operation for winner in conflict.winners}
+        assert winners, conflict
+        assert winners <= rivals.get(operation, set()), f"{operation} met {conflict}"
+    assert conflicts.of_all == len(conflicts.met), "no stream met a conflict"
 
 
 def total_rows(client: Client, name: str) -> int:
