@@ -34,7 +34,7 @@ from tarnlog_spark._format_writers import FilesMessage, StreamWriter, query_id, 
 from tarnlog_spark._landing import is_done
 from tarnlog_spark._options import Place, SinkOptions, WriteOptions
 from tarnlog_spark._sink import Prepared, Wish, finish, prepare
-from tarnlog_spark._writing import decode_message, write_batches
+from tarnlog_spark._writing import TARGET_BYTES, decode_message, write_batches
 
 ROWS = StructType([StructField("id", LongType()), StructField("day", StringType())])
 
@@ -274,6 +274,13 @@ def test_schemas(sink: Sink) -> None:
     assert '"x"' in sink.prepare(wider, merge_schema=True).landing.schema_string
     with pytest.raises(InvalidRequest, match=r"is partitioned by \(day\)"):
         sink.prepare(partition_by=("id",))
+
+
+@pytest.mark.parametrize("told, expected", [("100000", 100_000), ("0", TARGET_BYTES), ("1m", TARGET_BYTES)])
+def test_the_size_of_files_is_the_tables(sink: Sink, told: str, expected: int) -> None:
+    assert sink.prepare().task.target_bytes == TARGET_BYTES
+    sink.fake.alter_table("a.t", set_properties={"targetFileSize": told})
+    assert sink.prepare().task.target_bytes == expected
 
 
 def test_the_query_id_comes_from_the_checkpoint(tmp_path: Path) -> None:

@@ -83,6 +83,32 @@ def test_files_end_at_the_target_size_and_lose_no_row(tmp_path: Path, monkeypatc
     assert sorted(row["id"] for add in adds for row in read_back(task, add)) == list(range(1000))
 
 
+@pytest.mark.parametrize("target", [20_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("rows_a_batch", [1_000, 300_000])
+def test_files_end_near_a_small_target(tmp_path: Path, target: int, rows_a_batch: int) -> None:
+    """However large the batches are that come."""
+    task = task_at(tmp_path, {"id": "long", "v": "string"}, target_bytes=target)
+    batches = [
+        rows_of(task, {"id": list(ids), "v": [f"v{number}" for number in ids]})
+        for ids in (range(start, start + rows_a_batch) for start in range(0, 300_000, rows_a_batch))
+    ]
+    adds = list(write_batches(task, batches))
+    assert all(target <= add.size <= 1.4 * target for add in adds[:-1])
+    assert adds[-1].size <= 1.4 * target
+    assert len(adds) >= 2
+    assert sum(add.num_records or 0 for add in adds) == 300_000
+    starts = [int((add.min_values or {})["id"]) for add in adds]
+    assert starts == sorted(starts), "rows keep their order"
+    with pq.ParquetFile(tmp_path / adds[0].path) as file:
+        assert 1 < file.num_row_groups <= 8
+
+
+def test_a_target_of_next_to_nothing_is_no_file_for_each_row(tmp_path: Path) -> None:
+    task = task_at(tmp_path, {"id": "long"}, target_bytes=1)
+    adds = list(write_batches(task, [rows_of(task, {"id": list(range(1000))})]))
+    assert 1 < len(adds) < 20
+
+
 def test_few_files_are_open_at_once_and_little_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_writing, "MAX_OPEN", 3)
     monkeypatch.setattr(_writing, "WAITING_BYTES", 200)

@@ -22,7 +22,7 @@ from tarnlog_spark._options import Place, option_error
 from tarnlog_spark._partition_match import check_columns, matches, partition_row, partition_types
 from tarnlog_spark._planning import Plan
 from tarnlog_spark._schema_change import schema_after
-from tarnlog_spark._writing import TARGET_BYTES, WriteTask
+from tarnlog_spark._writing import TARGET_BYTES, WriteTask, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -71,7 +71,7 @@ def prepare(client: Client, wish: Wish, given: StructType) -> Prepared:
         storage=wish.place.storage(info.location),
         schema_string=schema_string or meta.schema_string,
         partition_columns=meta.partition_columns,
-        target_bytes=TARGET_BYTES,
+        target_bytes=target_of(meta.configuration) or TARGET_BYTES,
         cut_at=int(meta.configuration.get("stats.truncation.maxLength", "32")),
     )
     task.schema()  # a type that cannot be written is refused before any task runs

@@ -2,7 +2,9 @@
 
 Nothing here needs a Spark session. Names are made fresh in every attempt, so a task that runs twice never overwrites
 itself; only the messages that reach the driver are committed, and what other attempts left is vacuum's. Memory is
-bounded: rows wait per partition until they fill a row group, and all that wait together stay below a budget.
+bounded: rows wait per partition until they fill a row group, and all that wait together stay below a budget. A file
+ends with the row group that fills it, and a row group takes, in memory, half of what a file is to have, or less: so
+files end near their target, small ones too.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +35,7 @@ MIB = 1024 * 1024
 TARGET_BYTES = 128 * MIB
 ROW_GROUP_BYTES = 64 * MIB
 ROW_GROUP_ROWS = 1024 * 1024
+LEAST_ROW_GROUP_BYTES = 1024
 WAITING_BYTES = 256 * MIB
 """What all partitions of a task may hold back together, in memory."""
 
@@ -64,6 +67,17 @@ class WriteTask(Struct, frozen=True, kw_only=True):
     def schema(self) -> pa.Schema:
         """The schema of the files."""
         return arrow_schema(parse_schema_string(self.schema_string))
+
+    @property
+    def row_group_bytes(self) -> int:
+        """How much memory the rows of a row group take; a quarter more at most."""
+        return max(LEAST_ROW_GROUP_BYTES, min(ROW_GROUP_BYTES, self.target_bytes // 2))
+
+
+def target_of(configuration: Mapping[str, str]) -> int | None:
+    """The size at which a table's files are to end, where it says one (`targetFileSize`)."""
+    size = configuration.get("targetFileSize", "")
+    return int(size) if size.isdecimal() and int(size) > 0 else None
 
 
 def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[Add]:
@@ -118,7 +132,7 @@ class _OpenFile:
 
     @property
     def has_row_group(self) -> bool:
-        return self.waiting_bytes >= ROW_GROUP_BYTES or self.waiting_rows >= ROW_GROUP_ROWS
+        return self.waiting_bytes >= self._task.row_group_bytes or self.waiting_rows >= ROW_GROUP_ROWS
 
     @property
     def is_full(self) -> bool:
@@ -162,7 +176,9 @@ class _TaskWriter:
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Add]:
         fitted = _fitted(batch, self._schema)
-        for values, rows in split(fitted, self._task.partition_columns):
+        parts = split(fitted, self._task.partition_columns)
+        most = self._task.row_group_bytes // 4
+        for values, rows in ((values, piece) for values, part in parts for piece in _pieces(part, most)):
             file = self._open.pop(values, None) or _OpenFile(self._task, self._schema, values)
             self._open[values] = file
             file.take(rows)
@@ -185,6 +201,13 @@ class _TaskWriter:
             largest = max(self._open.values(), key=lambda file: file.waiting_bytes)
             waiting -= largest.waiting_bytes
             largest.flush()
+
+
+def _pieces(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about so many bytes, without a copy."""
+    step = max(1, batch.num_rows * most // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def split(batch: pa.RecordBatch, partition_columns: tuple[str, ...]) -> Iterator[tuple[Values, pa.RecordBatch]]:
