@@ -1,11 +1,15 @@
-"""Made-up DataFrames through a table and back, against the DataFrame itself: every type, awkward names and values."""
+"""Made-up rows of every type through a table and back, and everything that changes them, against plain Spark."""
 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,135 +19,170 @@ from hypothesis import strategies as st
 from tarnlog import Client
 from tarnlog_spark import Table
 from tarnlog_spark._scanning import SCAN_CONF
+from tarnlog_spark._staging import WRITE_CONF
+from tests.conftest import LONG
 from tests.service_process import ServiceProcess
+from tests.spark.oracle import DDL, FILTERS, PARTITIONS, ROW, check_same, counted, rows_of
+from tests.spark.oracle_steps import STEPS, Step
+from tests.spark.queries import finished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ODD = "ein Name.mit `allem` ü%/=,;{}"
-"""A column's name, as SQL quotes it below."""
-
-DDL = """
-    b boolean, i1 tinyint, i2 smallint, i4 int, i8 bigint, f float, d double, s string, bin binary,
-    dec decimal(20,4), big decimal(38,10), day date, ts timestamp, ntz timestamp_ntz,
-    arr array<struct<x: int, y: array<string>>>, m map<string, decimal(5,2)>,
-    st struct<`a b`: string, inner: struct<z: double>>, `ein Name.mit ``allem`` ü%/=,;{}` string, part string, p2 date
-"""
-
-_text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-# Spark's Python side converts times through the C library, which does not know the first years.
-_moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001
-_specials = st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, 1.7976931348623157e308])
-_doubles = _specials | st.floats(allow_subnormal=False)
-_floats = _specials.filter(lambda x: x == 0 or math.isnan(x) or math.isinf(x)) | st.floats(width=32)
-_parts = st.sampled_from(["", " ", "a b", "ü/=%", "__HIVE_DEFAULT_PARTITION__", "x" * 300, "a%20b", "..", "😀"])
-
-ROW = st.tuples(
-    st.none() | st.booleans(),
-    st.none() | st.integers(-128, 127),
-    st.none() | st.integers(-(2**15), 2**15 - 1),
-    st.none() | st.integers(-(2**31), 2**31 - 1),
-    st.none() | st.integers(-(2**63), 2**63 - 1),
-    st.none() | _floats,
-    st.none() | _doubles,
-    st.none() | _text,
-    st.none() | st.binary(max_size=8),
-    st.none() | st.decimals(-(10**15), 10**15, places=4),
-    st.none() | st.decimals(-(10**27), 10**27, places=10),
-    st.none() | st.dates(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
-    st.none() | _moments,
-    st.none() | _moments,
-    st.none() | st.lists(st.none() | st.tuples(st.none() | st.integers(0, 9), st.none() | st.lists(_text, max_size=2))),
-    st.none() | st.dictionaries(_text, st.none() | st.decimals(-99, 99, places=2), max_size=3),
-    st.none() | st.tuples(st.none() | _text, st.none() | st.tuples(st.none() | _doubles)),
-    st.none() | _text,
-    st.none() | _parts,
-    st.none() | st.dates(dt.date(2024, 1, 1), dt.date(2024, 1, 3)),
-)
-FILTERS = (
-    "i8 > 0",
-    "NOT (i4 <= 5)",
-    "d > 1.5 OR d IS NULL",
-    "d = double('NaN')",
-    "f <= 0",
-    "s >= 'a' AND s < 'zz'",
-    "part = 'a b'",
-    "part IS NULL OR p2 = date'2024-01-02'",
-    "part IN ('', 'ü/=%', '..')",
-    "p2 >= date'2024-01-02' AND i8 IS NOT NULL",
-    "dec BETWEEN -10 AND 100000.5",
-    "day < date'1970-01-01'",
-    "ts >= timestamp'2000-01-01 00:00:00'",
-    "ntz < timestamp_ntz'2000-01-01 00:00:00'",
-    "b",
-    "NOT b",
-    "st.`a b` = 'x' OR size(arr) > 0",
-    "s LIKE 'a%'",
-    f"`{ODD.replace('`', '``')}` IS NOT NULL",
-)
+WAYS = ("native", "arrow", "format")
 
 
-def plain(value: Any) -> Any:
-    """A value that equals another exactly when SQL would say that nothing changed."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
-    if isinstance(value, tuple):
-        return tuple(plain(item) for item in value)
-    if isinstance(value, list):
-        return ["list", *(plain(item) for item in value)]
-    if isinstance(value, dict):
-        return ("map", *sorted((key, plain(item)) for key, item in value.items()))
-    return value
+def some(few: int, many: int) -> settings:
+    """Each example is several Spark jobs: a failing one is shown as it was made, not made small."""
+    phases = (Phase.explicit, Phase.reuse, Phase.generate)
+    return settings(max_examples=many if LONG else few, phases=phases, suppress_health_check=list(HealthCheck))
 
 
-def rows_of(rows: DataFrame) -> Counter[str]:
-    return Counter(repr(plain(tuple(row))) for row in rows.collect())
+@contextmanager
+def configured(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(key)
 
 
-# Each example is several Spark jobs: a failing one is shown as it was made, not made small.
-@settings(max_examples=3, phases=(Phase.reuse, Phase.generate), suppress_health_check=list(HealthCheck))
+def read(spark: SparkSession, table: Table, url: str, way: str) -> DataFrame:
+    """The newest rows, in one of the ways to read them."""
+    if way == "format":
+        return spark.read.format("tarnlog").option("url", url).load(table.name)
+    with configured(spark, SCAN_CONF, way):
+        return table.read()
+
+
+@pytest.mark.timeout(7200)  # a long run has hundreds of examples
+@some(2, 300)
 @given(
     rows=st.lists(ROW, max_size=8),
     more=st.lists(ROW, max_size=3),
-    filters=st.lists(st.sampled_from(FILTERS), min_size=2, max_size=2, unique=True),
+    filters=st.lists(st.sampled_from(FILTERS), min_size=3, max_size=3, unique=True),
 )
 def test_what_is_written_is_read(
     spark: SparkSession,
     tarnlog_service: ServiceProcess,
-    names: Any,
+    names: Callable[[], str],
     rows: list[Any],
     more: list[Any],
     filters: list[str],
 ) -> None:
-    table = Table.create(spark, names(), DDL, partition_by=["part", "p2"], url=tarnlog_service.url)
+    table = Table.create(spark, names(), DDL, partition_by=PARTITIONS, url=tarnlog_service.url)
     both = spark.createDataFrame([*rows, *more], DDL)
     table.write(spark.createDataFrame(rows, DDL))
-    table.write(spark.createDataFrame(more, DDL))
+    table.write(spark.createDataFrame(more, DDL), writer="arrow")
     expected = rows_of(both)
-    try:
-        for way in ("native", "arrow"):
-            spark.conf.set(SCAN_CONF, way)
-            assert rows_of(table.read()) == expected, way
-    finally:
-        spark.conf.unset(SCAN_CONF)
+    for way in WAYS:
+        check_same(rows_of(read(spark, table, tarnlog_service.url, way)), expected, way)
     for text in filters:
-        assert table.read(text).count() == both.where(text).count(), text
+        check_same(rows_of(table.read(text)), rows_of(both.where(text)), text)
+
+
+@pytest.mark.timeout(7200)
+@some(2, 200)
+@given(
+    rows=st.lists(ROW, min_size=5, max_size=8),
+    steps=STEPS,
+    writer=st.sampled_from(["native", "arrow"]),
+    back=st.integers(0, 6),
+)
+def test_every_change_is_what_plain_spark_makes_of_the_rows(
+    spark: SparkSession,
+    tarnlog_service: ServiceProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+    names: Callable[[], str],
+    rows: list[Any],
+    steps: list[Step],
+    writer: str,
+    back: int,
+) -> None:
+    """One table, every kind of change once, in any order; then its past, its change feed, and a stream of it."""
+    url = tarnlog_service.url
+    table = Table.create(spark, names(), DDL, partition_by=PARTITIONS, url=url)
+    given = spark.createDataFrame(rows, DDL)
+    table.write(given)
+    now: list[Any] = given.collect()
+    states = {0: Counter[str](), 1: counted(now)}
+    for step, way in zip(steps, itertools.cycle(WAYS), strict=False):
+        now = step.on_rows(spark.createDataFrame(now, DDL)).collect()
+        with configured(spark, WRITE_CONF, writer):
+            step.on_table(table, url)
+        found = rows_of(read(spark, table, url, way))
+        check_same(found, counted(now), f"{step} by {writer}, read by {way}")
+        states[table.version] = found
+
+    version = sorted(states)[back % len(states)]
+    check_same(rows_of(table.read(version=version)), states[version], f"version {version}")
+    check_feed(table.changes(0), states)
+    feed = spark.read.format("tarnlog").options(url=url, readChangeFeed="true", startingVersion="0")
+    check_feed(feed.load(table.name), states)
+    copied = copy(spark, table, url, names(), tmp_path_factory.mktemp("checkpoint"))
+    check_same(rows_of(copied.read()), counted(now), "the stream's copy")
+    table.restore(version)
+    check_same(rows_of(table.read()), states[version], f"restored to {version}")
+
+
+def check_feed(feed: DataFrame, states: dict[int, Counter[str]]) -> None:
+    """From each version to the next, the rows that the feed says went and came are the difference."""
+    told: defaultdict[tuple[int, str], list[Any]] = defaultdict(list)
+    for row in feed.collect():
+        told[row["_commit_version"], row["_change_type"]].append(tuple(row)[:-3])
+    assert {version for version, _ in told} <= set(states)
+    rows = Counter[str]()
+    for version in sorted(states):
+        gone, new = counted(told[version, "delete"]), counted(told[version, "insert"])
+        check_same(gone - rows, Counter(), f"what version {version} took away that was not there")
+        rows = rows - gone + new
+        check_same(rows, states[version], f"the changes of version {version}")
+
+
+def copy(spark: SparkSession, table: Table, url: str, name: str, checkpoint: Path) -> Table:
+    """The table through a stream into another one, which the stream makes."""
+    finished(
+        lambda: (
+            spark.readStream.format("tarnlog")
+            .option("url", url)
+            .load(table.name)
+            .writeStream.format("tarnlog")
+            .options(url=url, checkpointLocation=str(checkpoint))
+            .trigger(availableNow=True)
+            .start(name)
+        )
+    )
+    return Table.for_name(spark, name, url=url)
 
 
 def test_filters_leave_out_files_and_no_row(spark: SparkSession, tarnlog_service: ServiceProcess, name: str) -> None:
     """Values of every type in files of their own, so that a filter which lies about one would lose it."""
-    made = Table.create(spark, name, DDL, partition_by=["part", "p2"], url=tarnlog_service.url)
-    examples: list[list[Any]] = []
+    made = Table.create(spark, name, DDL, partition_by=PARTITIONS, url=tarnlog_service.url)
+    columns = made.schema.names
+    examples: list[tuple[Any, ...]] = []
     for n in range(6):
-        row: list[Any] = [None] * 20
-        row[0], row[3], row[4], row[5], row[6] = n % 2 == 0, n, n * 10**12, float(n), [0.5, -0.0, math.nan][n % 3]
-        row[7], row[9], row[11] = "abcdef"[n] * 40, Decimal(n), dt.date(1960 + n * 5, 1, 1)
-        row[12] = row[13] = dt.datetime(1990 + n * 5, 1, 1)  # noqa: DTZ001
-        row[18], row[19] = ["a b", None, ".."][n % 3], dt.date(2024, 1, 1 + n % 3)
-        examples.append(row)
-    rows = spark.createDataFrame([tuple(row) for row in examples], DDL)
+        moment = dt.datetime(1990 + n * 5, 1, 1)  # noqa: DTZ001
+        row: dict[str, Any] = {
+            "k": n,
+            "b": n % 2 == 0,
+            "i4": n,
+            "i8": n * 10**12,
+            "f": float(n),
+            "d": [0.5, -0.0, math.nan][n % 3],
+            "s": "abcdef"[n] * 40,
+            "dec": Decimal(n),
+            "day": dt.date(1960 + n * 5, 1, 1),
+            "ts": moment,
+            "ntz": moment,
+            "part": ["a b", None, ".."][n % 3],
+            "p2": dt.date(2024, 1, 1 + n % 3),
+            "pi": [None, -1, 0, 1][n % 4],
+            "p ü": [True, None, False][n % 3],
+            "pdec": Decimal(n) / 4,
+            "p time": [dt.datetime(2024, 6, 30, 12, 34, 56, 100_000), None, moment][n % 3],  # noqa: DTZ001
+        }
+        examples.append(tuple(row.get(column) for column in columns))
+    rows = spark.createDataFrame(examples, DDL)
     made.write(rows)
     passed = rows.selectExpr("i4", *(f"coalesce({text}, false) f{n}" for n, text in enumerate(FILTERS))).collect()
     for number, text in enumerate(FILTERS):
