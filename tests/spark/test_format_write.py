@@ -52,7 +52,7 @@ def data_files(client: Client, table: str) -> list[Path]:
 
 def test_append_overwrite_and_the_ways_between(form: Format, client: Client, name: str) -> None:
     days = "id long, day string"
-    form.writer(form.frame(days, (1, "a"), (2, "b"), (3, None)), partitionBy="day").save(name)
+    form.writer(form.frame(days, (1, "a"), (2, "b"), (3, None)), partitionBy="DAY").save(name)
     assert client.get_table(name).partition_columns == ("day",)
     form.writer(form.frame("DAY string, id int", ("b", 4))).save(name)  # by name, and widened
     assert form.rows(name) == [(1, "a"), (2, "b"), (3, None), (4, "b")]

@@ -102,6 +102,18 @@ def test_a_partition_by_time_is_the_same_moment_in_every_zone(
 
 
 @pytest.mark.parametrize("zoned", ZONES[:1], indirect=True)
+def test_an_optimize_chooses_by_the_sessions_zone(
+    zoned: SparkSession, tarnlog_service: ServiceProcess, client: Client, name: str
+) -> None:
+    rows, condition = hours(zoned), "ts < timestamp'2024-03-10 00:00:00'"
+    table = Table.for_name(zoned, name, url=tarnlog_service.url)
+    table.write(rows.repartitionByRange(12, "id"))
+    chosen = len(client.plan(name, condition, time_zone=ZONES[0]).files)
+    assert chosen != len(client.plan(name, condition).files)
+    assert table.optimize().where(condition).execute_compaction().num_removed_files == chosen
+
+
+@pytest.mark.parametrize("zoned", ZONES[:1], indirect=True)
 def test_filters_that_spark_pushes_are_moments(zoned: SparkSession, tarnlog_service: ServiceProcess, name: str) -> None:
     rows = hours(zoned)
     Table.for_name(zoned, name, url=tarnlog_service.url).write(rows.repartitionByRange(24, "id"))

@@ -114,7 +114,8 @@ class Optimize:
         """The table now, with the files that the condition chooses. One that cannot be understood is refused here: no
         Spark applies it to rows afterwards, as it does for a read, so that everything would be rewritten."""
         pinned, client = self._target.pin(files=False), self._target.client
-        found = client.plan_arrow(self._target.table, self._where, version=pinned.version)
+        zone = self._target.zone_for(self._where)
+        found = client.plan_arrow(self._target.table, self._where, time_zone=zone, version=pinned.version)
         return Pinned(self._target, Plan(version=pinned.version, meta_data=pinned.meta_data, listing=found.files))
 
     def _record(self, pinned: Pinned, merged: Sequence[Merged]) -> dict[str, str]:

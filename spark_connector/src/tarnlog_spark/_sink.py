@@ -21,7 +21,7 @@ from tarnlog_spark._landing import Landing, land
 from tarnlog_spark._options import Place, option_error
 from tarnlog_spark._partition_match import check_columns, matches, partition_row, partition_types
 from tarnlog_spark._planning import Plan
-from tarnlog_spark._schema_change import schema_after
+from tarnlog_spark._schema_change import schema_after, spelled
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, target_of
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ def finish(client: Client, prepared: Prepared, files: Sequence[Add], txn: Txn | 
 
 def _created(client: Client, wish: Wish, given: StructType) -> TableInfo:
     schema = nullable(given)
+    columns = spelled(wish.partition_by, schema.names)
     try:
-        return client.create_table(wish.place.table, schema.jsonValue(), partition_by=wish.partition_by)
+        return client.create_table(wish.place.table, schema.jsonValue(), partition_by=columns)
     except Conflict as error:
         if error.slug != "table-exists":
             raise

@@ -65,7 +65,7 @@ class Target:
             kept_plans(self.spark),
             self.storage,
             filter_text=filter_text,
-            time_zone=self._zone_for(filter_text),
+            time_zone=self.zone_for(filter_text),
             version=version,
             timestamp=timestamp,
             fields=SCANNED,
@@ -90,7 +90,7 @@ class Target:
     ) -> Pinned:
         """The table at one version, with the files that may match, or without any: then nothing is planned."""
         if files:
-            zone = self._zone_for(filter)
+            zone = self.zone_for(filter)
             plan = plan_files(
                 self.client, self.table, filter=filter, time_zone=zone, version=version, timestamp=timestamp
             )
@@ -99,7 +99,7 @@ class Target:
             plan = Plan(version=found.version, meta_data=found.meta_data, files=())
         return self._pinned(plan)
 
-    def _zone_for(self, filter: Any) -> str | None:  # noqa: A002 (the API's word)
+    def zone_for(self, filter: Any) -> str | None:  # noqa: A002 (the API's word)
         """The zone in which Spark reads times of SQL text that name none."""
         return self.spark.conf.get(_SESSION_ZONE) if isinstance(filter, str) else None
 
