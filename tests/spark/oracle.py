@@ -73,6 +73,7 @@ PARTITION_FILTERS = (
     "pi >= 0",
     "NOT `p ü`",
     "pdec < 0.5 AND pdec IS NOT NULL",
+    "`p time` < timestamp'2024-01-01 00:00:00' OR pi = 1",
 )
 FILTERS = (
     "i8 > 0",
@@ -92,7 +93,6 @@ FILTERS = (
     "s LIKE 'a%'",
     f"`{ODD.replace('`', '``')}` IS NOT NULL",
     "`p time` = timestamp'2024-06-30 12:34:56.1' OR k < 4",
-    "`p time` < timestamp'2024-01-01 00:00:00' OR pi = 1",
     *PARTITION_FILTERS,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -48,6 +49,16 @@ def form(spark: SparkSession, tarnlog_service: ServiceProcess) -> Format:
 def data_files(client: Client, table: str) -> list[Path]:
     root = Path(unquote(client.get_table(table).location.removeprefix("file://")))
     return sorted(path for path in root.rglob("*.parquet") if "_transaction_log" not in path.parts)
+
+
+def test_a_partition_by_time_is_replaced(form: Format, name: str) -> None:
+    """Times without a zone are UTC in the format, which knows no session."""
+    times = "id long, at timestamp"
+    first, second = dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+    form.writer(form.frame(times, (1, first), (2, second)), partitionBy="at").save(name)
+    condition = "at = timestamp'2024-01-01 00:00:00'"
+    form.writer(form.frame(times, (3, first)), "overwrite", replaceWhere=condition).save(name)
+    assert [row[0] for row in form.rows(name)] == [2, 3]
 
 
 def test_append_overwrite_and_the_ways_between(form: Format, client: Client, name: str) -> None:

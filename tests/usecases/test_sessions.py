@@ -125,6 +125,20 @@ async def test_there_is_a_limit(warehouse: Warehouse, monkeypatch: pytest.Monkey
     await replica.sessions.begin(ORDERS, "", 10)
 
 
+async def test_those_that_expired_make_room(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers that were killed, one after the other, do not lock out those that come."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
+    replica = warehouse.replica()
+    log = warehouse.log(await create(replica))
+    for _ in range(2):
+        await replica.sessions.begin(ORDERS, "", 10)
+    lasting = await replica.sessions.begin(ORDERS, "", 3600)
+    warehouse.world.advance(11)
+    new = await replica.sessions.begin(ORDERS, "", 3600)
+    left = {key.removeprefix(f"{log}_sessions/") for key in warehouse.store.keys(f"{log}_sessions/")}
+    assert left == {f"{lasting.id}.json", f"{new.id}.json"}
+
+
 async def test_a_damaged_session_is_told_and_can_be_ended(warehouse: Warehouse) -> None:
     replica = warehouse.replica()
     log = warehouse.log(await create(replica))

@@ -136,7 +136,8 @@ def _predicate(client: Client, wish: Wish, task: WriteTask, version: int) -> dic
     """replaceWhere as the service understands it; refused when whole files cannot answer it."""
     if wish.replace_where is None:
         return None
-    found = client.plan(wish.place.table, wish.replace_where, version=version).filter
+    # The format knows no session, so that times without a zone are UTC; here they are told with it.
+    found = client.plan(wish.place.table, wish.replace_where, time_zone="UTC", version=version).filter
     if found is None:
         raise option_error(f"replaceWhere {wish.replace_where!r} could not be understood.")
     check_columns(found, partition_types(task.schema(), task.partition_columns))

@@ -21,7 +21,7 @@ from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_p
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_changed, scan_conf, scan_rows, scanned
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
-from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, write_batches
+from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, target_of, write_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _SESSION_ZONE = "spark.sql.session.timeZone"
 _TRUNCATION = "stats.truncation.maxLength"
-_FILE_SIZE = "targetFileSize"
 
 
 class Target:
@@ -179,15 +178,15 @@ class Pinned:
     ) -> WriteTask:
         """What a task needs to write files of this table."""
         configuration = self.meta_data.configuration
-        size = configuration.get(_FILE_SIZE, "")
+        size = target_of(configuration)
         return WriteTask(
             storage=self.storage,
             schema_string=schema_string or self.meta_data.schema_string,
             partition_columns=self.partition_columns,
-            target_bytes=target_bytes or (int(size) if size.isdigit() else TARGET_BYTES),
+            target_bytes=target_bytes or size or TARGET_BYTES,
             cut_at=int(configuration.get(_TRUNCATION, "32")),
             data_change=data_change,
-            rolls_files=target_bytes is not None or size.isdigit(),
+            rolls_files=target_bytes is not None or size is not None,
         )
 
 

@@ -102,8 +102,10 @@ def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
 
 
 def _replaces_all(intent: Intent, head: Snapshot) -> bool:
-    """Whether no live file outlives the commit, or there is none: then none has to be readable under its schema. A PATCH
-    is not asked: its schemas only grow."""
+    """Whether no live file outlives the commit, or there is none: then none has to be readable under its schema.
+
+    A PATCH is not asked: its schemas only grow.
+    """
     removes = intent.footprint.removes
     return intent.evaluate is None and len(removes) == head.num_files and all(map(head.files.has, removes))
 

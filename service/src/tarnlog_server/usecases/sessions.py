@@ -7,6 +7,7 @@ locks nobody out, and a commit needs none. Objects of sessions that nobody ended
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -120,19 +121,32 @@ class Sessions:
         return table.live
 
     async def _make_room(self, live: LiveTable) -> None:
-        """Sweep what expired long ago, by the store's own time: no object needs to be read for it."""
+        """Sweep what expired long ago, by the store's own time: no object needs to be read for it.
+
+        Only where there are very many, all are read, and those that have expired go too: writers that are killed again
+        and again must not lock out others.
+        """
         infos = await _stored(live)
-        before = self._tables.world.now_ms() - SWEPT_AFTER_MS
-        old = [info.key for info in infos if info.modified_ms < before]
-        for start in range(0, len(old), PARALLEL):
-            await asyncio.gather(*(live.log.store.delete(key) for key in old[start : start + PARALLEL]))
-        if len(infos) - len(old) >= MAX_SESSIONS:
+        now = self._tables.world.now_ms()
+        old = [info.key for info in infos if info.modified_ms < now - SWEPT_AFTER_MS]
+        await _swept(live, old)
+        if len(infos) - len(old) < MAX_SESSIONS:
+            return
+        sessions = await read_sessions(live)
+        expired = [live.log.paths.session(session.id) for session in sessions if session.expires_at <= now]
+        await _swept(live, expired)
+        left = len(sessions) - len(expired)
+        if left >= MAX_SESSIONS:
             raise ProblemError(
                 "too-many-waiting",
-                f"the table has {len(infos) - len(old)} write sessions: end those that are done, or wait until some "
-                "expire",
+                f"the table has {left} write sessions: end those that are done, or wait until some expire",
                 retry_after=60.0,
             )
+
+
+async def _swept(live: LiveTable, keys: Sequence[str]) -> None:
+    for start in range(0, len(keys), PARALLEL):
+        await asyncio.gather(*(live.log.store.delete(key) for key in keys[start : start + PARALLEL]))
 
 
 async def read_sessions(live: LiveTable) -> list[SessionFile]:
