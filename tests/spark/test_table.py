@@ -219,7 +219,9 @@ def test_delete(spark: SparkSession, table: Table, client: Client) -> None:
     result = table.delete("id = 4 OR id = 6")
     assert (result.num_rows, result.num_removed_files, result.num_added_files) == (2, 1, 1)
     assert rows_of(table.read()) == expected(0, 1, 2, 3, 5, 7, 8, 9)
+    assert newest_metrics(client, table)["numDeletedRows"] == "2"
     whole = table.delete("p = 1")
+    assert newest_metrics(client, table)["numDeletedRows"] == "5"
     assert (whole.num_removed_files, whole.num_added_files) == (1, 0)
     assert table.delete("id = 77").changed is False
     table.delete(col("v") == "v0")
@@ -232,10 +234,16 @@ def test_delete(spark: SparkSession, table: Table, client: Client) -> None:
     assert not before & live_paths(client, table)
 
 
-def test_update(spark: SparkSession, table: Table) -> None:
+def newest_metrics(client: Client, table: Table) -> dict[str, Any]:
+    """What history tells of the newest commit."""
+    return dict(next(iter(client.history(table.name))).operation_metrics)
+
+
+def test_update(spark: SparkSession, table: Table, client: Client) -> None:
     table.write(numbers(spark, *range(6)), partition_by=["p"])
     result = table.update({"v": "concat(v, '!')", "P": "p + 10"}, "id >= 4")
     assert result.num_rows == 2
+    assert newest_metrics(client, table)["numUpdatedRows"] == "2"
     assert rows_of(table.read()) == expected(0, 1, 2, 3) + Counter([(4, 10, "v4!"), (5, 11, "v5!")])
     # Rows moved to the partition that they now belong to.
     assert rows_of(table.read("p = 10")) == Counter([(4, 10, "v4!")])
