@@ -73,7 +73,7 @@ async def test_wrong_keys_are_asked_again(guarded: Api, header: dict[str, str]) 
 
 
 async def test_a_browser_reaches_docs_and_metrics_with_the_same_key(guarded: Api) -> None:
-    for path in ("/docs", "/docs/assets/openapi.json", "/openapi.json", "/metrics"):
+    for path in ("/docs", "/docs/assets/start.js", "/openapi.json", "/metrics"):
         assert asks_for_a_key(await guarded.get(path))
         assert (await guarded.get(path, headers=basic("reader"))).status_code == 200
 

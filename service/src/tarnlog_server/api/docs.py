@@ -1,51 +1,70 @@
-"""The interactive documentation, without the internet: Swagger UI's files come from a Python package."""
+"""The interactive documentation, without the internet: Swagger UI's files come from a Python package.
+
+The page has no inline script, so that a Content-Security-Policy of `script-src 'self'` is enough for it.
+"""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from swagger_ui_bundle import swagger_ui_path
-
-from tarnlog_server.api.swagger import for_swagger
 
 ASSETS = "/docs/assets"
+START = f"{ASSETS}/start.js"
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="{assets}/favicon.png">
+<link rel="stylesheet" href="{assets}/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="{assets}/swagger-ui-bundle.js"></script>
+<script src="{start}"></script>
+</body>
+</html>
+"""
+_SCRIPT = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  displayRequestDuration: true,
+  validatorUrl: null,
+  presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
+});
+"""
 
 
 def docs_routes(title: str, document: Callable[[], dict[str, Any]]) -> list[BaseRoute]:
-    """`/openapi.json`, `/docs` with what it loads. The document is made on demand."""
-    whole = cache(lambda: msgspec.json.encode(document()))
-    older = cache(lambda: msgspec.json.encode(for_swagger(document())))
-    page = get_swagger_ui_html(
-        openapi_url=f"{ASSETS}/openapi.json",
-        title=title,
-        swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
-        swagger_css_url=f"{ASSETS}/swagger-ui.css",
-        swagger_favicon_url=f"{ASSETS}/favicon-32x32.png",
-        swagger_ui_parameters={"displayRequestDuration": True, "validatorUrl": None},
-    )
+    """`/openapi.json`, `/docs` and the files that it loads. The document is made on demand, once."""
+    described = cache(lambda: msgspec.json.encode(document()))
+    page = _PAGE.format(title=html.escape(title), assets=ASSETS, start=START)
 
     async def docs(_: Request) -> Response:
-        return HTMLResponse(bytes(page.body))
+        return HTMLResponse(page)
 
-    async def described(_: Request) -> Response:
-        return Response(whole(), media_type="application/json")
+    async def start(_: Request) -> Response:
+        return Response(_SCRIPT, media_type="text/javascript")
 
-    async def shown(_: Request) -> Response:
-        return Response(older(), media_type="application/json")
+    async def openapi(_: Request) -> Response:
+        return Response(described(), media_type="application/json")
 
-    assets = StaticFiles(directory=Path(str(swagger_ui_path)))
+    assets = StaticFiles(directory=Path(str(resources.files("fastapi_offline") / "static")))
     return [
-        Route("/openapi.json", described, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
         Route("/docs", docs, methods=["GET"]),
-        Route(f"{ASSETS}/openapi.json", shown, methods=["GET"]),
+        Route(START, start, methods=["GET"]),
         Mount(ASSETS, assets),
     ]
