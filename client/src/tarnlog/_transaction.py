@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tarnlog._errors import raise_for_outcome
+from tarnlog._plans import Filter, filter_document
 from tarnlog.protocol.actions import Action, Add, Remove, Txn
 from tarnlog.protocol.commits import CommitOutcome, Isolation, Reads
-from tarnlog.protocol.predicates import Predicate, to_builtins
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,9 +93,11 @@ class Draft:
         """Any other action."""
         self._actions.append(action)
 
-    def _note_read(self, filter_: Any, paths: tuple[str, ...], app_ids: tuple[str, ...], whole_table: bool) -> None:
+    def _note_read(
+        self, filter_: Filter | None, paths: tuple[str, ...], app_ids: tuple[str, ...], whole_table: bool
+    ) -> None:
         if filter_ is not None:
-            self._filters.append(to_builtins(filter_) if isinstance(filter_, Predicate) else filter_)
+            self._filters.append(filter_document(filter_))
         self._paths.extend(paths)
         self._app_ids.extend(app_ids)
         self._whole_table = self._whole_table or whole_table
@@ -147,12 +149,16 @@ class Transaction(Draft):
     def read(
         self,
         *,
-        filter: Any = None,  # noqa: A002 (the API's word)
+        filter: Filter | None = None,  # noqa: A002 (the API's word)
         paths: tuple[str, ...] | list[str] = (),
         app_ids: tuple[str, ...] | list[str] = (),
         whole_table: bool = False,
     ) -> int:
-        """State what this commit rests on, before reading it; returns the version to read at."""
+        """State what this commit rests on, before reading it; returns the version to read at.
+
+        `filter` is a SQL predicate or a tree, as for `plan`: the commit conflicts with changes of rows that it selects.
+        Times in SQL text that name no zone are UTC; of a plan in another zone, pass `plan.filter`.
+        """
         version = self.pin()
         self._note_read(filter, tuple(paths), tuple(app_ids), whole_table)
         return version
@@ -190,12 +196,16 @@ class AsyncTransaction(Draft):
     async def read(
         self,
         *,
-        filter: Any = None,  # noqa: A002 (the API's word)
+        filter: Filter | None = None,  # noqa: A002 (the API's word)
         paths: tuple[str, ...] | list[str] = (),
         app_ids: tuple[str, ...] | list[str] = (),
         whole_table: bool = False,
     ) -> int:
-        """State what this commit rests on, before reading it; returns the version to read at."""
+        """State what this commit rests on, before reading it; returns the version to read at.
+
+        `filter` is a SQL predicate or a tree, as for `plan`: the commit conflicts with changes of rows that it selects.
+        Times in SQL text that name no zone are UTC; of a plan in another zone, pass `plan.filter`.
+        """
         version = await self.pin()
         self._note_read(filter, tuple(paths), tuple(app_ids), whole_table)
         return version

@@ -15,7 +15,7 @@ Operation = Annotated[str, Meta(min_length=1, max_length=128)]
 class Reads(
     Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
 ):
-    """What the client's decision rested on; `filters` are predicate trees."""
+    """What the client's decision rested on; `filters` are predicates, each as SQL text or as a tree."""
 
     whole_table: bool = False
     filters: tuple[Any, ...] = ()

@@ -6,7 +6,8 @@ Rules that need the head (is the path live? does the schema evolve?) are in `fin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import msgspec
 
@@ -14,7 +15,7 @@ from tarnlog.protocol.action_json import encode_action
 from tarnlog.protocol.actions import Action, Add, CommitInfo, MetaData, Protocol, Remove, Skip, Txn, only_action
 from tarnlog.protocol.commits import CommitRequest
 from tarnlog.protocol.paths import check_new_path, path_key
-from tarnlog.protocol.predicates import PredicateError, parse_predicate
+from tarnlog.protocol.predicates import And, Or, Predicate, PredicateError, parse_predicate
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
@@ -26,6 +27,11 @@ _HASHED = msgspec.json.Encoder(order="sorted")
 Errors = list[dict[str, str]]
 
 
+SqlReader: TypeAlias = Callable[[str, Schema], Predicate]
+"""Reads a SQL predicate on the columns of a schema; PredicateError. TRUE is an `And` of nothing, FALSE an `Or`."""
+_EVERY_ROW, _NO_ROW = And(()), Or(())
+
+
 def request_hash(request: CommitRequest) -> str:
     """SHA-256 over the request's meaning: a resend with another body is told apart from a resend of the same."""
     body = (request.actions, request.reads, request.isolation, request.operation, request.operation_parameters)
@@ -33,9 +39,19 @@ def request_hash(request: CommitRequest) -> str:
 
 
 def prepare(
-    request: CommitRequest, commit_id: str, *, partition_columns: tuple[str, ...], schema: Schema, now_ms: int
+    request: CommitRequest,
+    commit_id: str,
+    *,
+    partition_columns: tuple[str, ...],
+    schema: Schema,
+    now_ms: int,
+    sql: SqlReader | None = None,
 ) -> Intent:
-    """A commit request as an Intent; ProblemError `commit-invalid` lists every fault with a JSON pointer."""
+    """A commit request as an Intent; ProblemError `commit-invalid` lists every fault with a JSON pointer.
+
+    `sql` reads the filters that are SQL text; without it such a filter is a fault. The request is hashed as it was
+    sent, so a resend is recognised after the schema changed, too.
+    """
     errors: Errors = []
     sent = tuple(_actions(request, errors, now_ms))
     actions = tuple(action for _, action in sent)
@@ -48,7 +64,7 @@ def prepare(
                 _check_add(index, action, columns, errors)
     else:
         _check_actions(sent, columns, errors)
-    reads = _reads(request, schema, errors)
+    reads = _reads(request, schema, errors, sql)
     blind = footprint.only_adds and reads.nothing
     if not blind and request.read_version is None:
         errors.append(
@@ -151,21 +167,29 @@ def _check_actions(sent: tuple[tuple[int, Action], ...], columns: frozenset[str]
             singles.add(kind)
 
 
-def _reads(request: CommitRequest, schema: Schema, errors: Errors) -> ReadSet:
+def _reads(request: CommitRequest, schema: Schema, errors: Errors, sql: SqlReader | None) -> ReadSet:
     reads = request.reads
     if not (reads.whole_table or reads.filters or reads.paths or reads.app_ids):
         return ReadSet()
-    filters = []
-    for index, tree in enumerate(reads.filters):
+    filters: list[Predicate] = []
+    whole_table = reads.whole_table
+    for index, asked in enumerate(reads.filters):
         pointer = f"/reads/filters/{index}"
         try:
-            predicate = parse_predicate(tree, pointer=pointer)
+            if isinstance(asked, str) and sql is not None:
+                predicate = sql(asked, schema)
+                if predicate == _EVERY_ROW:
+                    whole_table = True
+                elif predicate != _NO_ROW:
+                    filters.append(predicate)
+                continue
+            predicate = parse_predicate(asked, pointer=pointer)
             check_predicate(predicate, schema, pointer=pointer)
             filters.append(predicate)
         except PredicateError as error:
             errors.append({"pointer": getattr(error, "pointer", "") or pointer, "message": str(error)})
     return ReadSet(
-        whole_table=reads.whole_table,
+        whole_table=whole_table,
         filters=tuple(filters),
         paths=frozenset(path_key(path) for path in reads.paths),
         app_ids=frozenset(reads.app_ids),

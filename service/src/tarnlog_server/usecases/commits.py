@@ -14,11 +14,14 @@ from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.validate import invalid, prepare
+from tarnlog_server.usecases.filters import OFF_LOOP_ABOVE, sql_tree
 from tarnlog_server.usecases.indexed_reads import IndexedReads
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 
 PREPARED_ON_LOOP = 1000
 """Actions of a commit that are prepared on the event loop: about ten milliseconds."""
+MAX_SQL = 128 * 1024
+"""Characters of all SQL filters of one commit."""
 
 
 class Commits:
@@ -141,8 +144,14 @@ class Commits:
             partition_columns=metadata.partition_columns,
             schema=schema_of(metadata.schema_string),
             now_ms=world.now_ms(),
+            sql=sql_tree,
         )
-        return ready() if len(request.actions) <= PREPARED_ON_LOOP else await world.run_blocking(ready)
+        sql_size = sum(len(asked) for asked in request.reads.filters if isinstance(asked, str))
+        if sql_size > MAX_SQL:
+            message = f"the SQL filters of a commit have {sql_size} characters, at most {MAX_SQL} are read: send trees"
+            raise invalid([{"pointer": "/reads/filters", "message": message}])
+        quick = len(request.actions) <= PREPARED_ON_LOOP and sql_size <= OFF_LOOP_ABOVE
+        return ready() if quick else await world.run_blocking(ready)
 
     def _commit_id(self, text: str | None) -> str:
         if text is None:
