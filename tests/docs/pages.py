@@ -1,6 +1,7 @@
 """The documentation as the tests see it: pages, links, and the blocks that say they can be run.
 
 A block runs when `<!-- run -->` stands on the line before it; `<!-- run, shows "text" -->` also says what it prints.
+`<!-- run with Spark -->` marks a block that needs a Spark session: it runs where the test has one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ LOCAL_URL = "http://127.0.0.1:8420"
 WALKTHROUGH = ROOT / "docs/walkthrough.md"
 """The page whose blocks are cells of one Python that has a Spark; tests/spark/test_walkthrough.py runs it."""
 
-_BLOCK = re.compile(r'^<!-- run(?:, shows "(?P<shows>[^\n]*)")? -->\n```(?P<kind>\w+)\n(?P<code>.*?)^```$', re.M | re.S)
+README = ROOT / "README.md"
+"""The page that a newcomer follows from top to bottom; tests/spark/test_readme.py runs it, on a service of its own."""
+GUIDE = ROOT / "docs/guide.md"
+
+_BLOCK = re.compile(
+    r'^<!-- run(?P<spark> with Spark)?(?:, shows "(?P<shows>[^\n]*)")? -->\n```(?P<kind>\w+)\n(?P<code>.*?)^```$',
+    re.M | re.S,
+)
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*?)\s*$", re.M)
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
@@ -35,6 +43,7 @@ class Block(msgspec.Struct, frozen=True):
     kind: str
     code: str
     shows: str
+    spark: bool = False
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -51,7 +60,14 @@ def blocks(page: Path) -> list[Block]:
     """The blocks of a page that run, in order."""
     text = page.read_text()
     return [
-        Block(page, text.count("\n", 0, match.start()) + 1, match["kind"], match["code"], match["shows"] or "")
+        Block(
+            page,
+            text.count("\n", 0, match.start()) + 1,
+            match["kind"],
+            match["code"],
+            match["shows"] or "",
+            match["spark"] is not None,
+        )
         for match in _BLOCK.finditer(text)
     ]
 
@@ -75,7 +91,7 @@ def run(block: Block, folder: Path, url: str) -> subprocess.CompletedProcess[str
         "no_proxy": "127.0.0.1",
     }
     return subprocess.run(
-        commands[block.kind], cwd=folder, env={**kept, **local}, capture_output=True, text=True, timeout=60
+        commands[block.kind], cwd=folder, env={**kept, **local}, capture_output=True, text=True, timeout=180
     )
 
 

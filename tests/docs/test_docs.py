@@ -18,13 +18,14 @@ from tarnlog_server.core.protocol_gate import WRITER_FEATURES
 from tarnlog_server.core.table_settings import SETTINGS, SUPERSEDED
 from tarnlog_server.settings import PREFIX, Settings
 from tarnlog_server.telemetry.metrics import PrometheusTelemetry
-from tests.docs.pages import ROOT, WALKTHROUGH, anchors, blocks, links, marked, pages, run
+from tests.docs.data_files import live_rows
+from tests.docs.pages import GUIDE, README, ROOT, WALKTHROUGH, anchors, blocks, links, marked, pages, run
 from tests.docs.tables import PAGES as GENERATED
 from tests.docs.tables import default_text, with_tables
 from tests.service_process import running_service
 
 PAGES = pages()
-RUNNING = [page for page in PAGES if blocks(page) and page != WALKTHROUGH]
+RUNNING = [page for page in PAGES if blocks(page) and page not in (README, WALKTHROUGH)]
 
 
 def text_of(name: str) -> str:
@@ -61,10 +62,26 @@ def test_blocks_run(page: Path, surroundings: tuple[Path, str]) -> None:
         said = f"{block} ended with {result.returncode}\n{result.stdout}\n{result.stderr}"
         assert result.returncode == 0, said
         assert block.shows in result.stdout, f"{block.shows!r} is not in what {said}"
+    if page == GUIDE:
+        rows_of_the_guide(url)
+
+
+def rows_of_the_guide(url: str) -> None:
+    """The tables that the guide leaves behind hold the rows it speaks of, in files that the log is right about."""
+    with Client(url) as client:
+        orders = [(row["id"], row["day"]) for row in live_rows(client, "shop.orders")]
+        assert sorted(orders) == [(41, "2024-01-04"), (100, "2024-01-03"), (200, "2024-01-01")]
+        assert [row["id"] for row in live_rows(client, "shop.items")] == [1, 2, 3]
+        then = client.table("shop.orders").to_arrow("day = '2024-01-01'", version=3, columns=["id", "amount"])
+        assert sorted(then.to_pylist(), key=lambda row: row["id"]) == [
+            {"id": number, "amount": 100 + number} for number in range(2, 30)
+        ]
+        for table in client.list_tables("shop"):
+            assert [check.name for check in client.verify(table.name).checks if not check.ok] == []
 
 
 def test_the_ways_to_commit_are_shown_and_run() -> None:
-    shown = [(block.kind, block.code) for block in blocks(ROOT / "README.md")]
+    shown = [(block.kind, block.code) for block in blocks(README)]
     assert any(kind == "bash" and "curl" in code and "/commits" in code for kind, code in shown)
     assert any(kind == "python" and "client.transaction(" in code for kind, code in shown)
     assert any(kind == "bash" and "tarnlog commit " in code for kind, code in shown)
