@@ -151,6 +151,7 @@ def test_rejected_is_not_sent_again(status: int, slug: str, error: type[TarnlogE
     [
         problem(429, "too-many-waiting", retry_after="2"),
         problem(503, "commit-contended", retry_after="2"),
+        problem(503, "clock-skew", retry_after="2"),
         problem(503, "not-ready", retry_after="2"),
         problem(503, "commit-unknown", retry_after="2"),
         problem(503, "storage-unavailable", retry_after="2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import SubCommit
 from tarnlog.protocol.ids import uuid7
-from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, CommitIds, IdAge, Known, id_age
+from tarnlog_server.core.dedupe import (
+    CLOCK_TOLERANCE_MS,
+    CommitIds,
+    IdAge,
+    Known,
+    SealedRun,
+    id_age,
+    version_time,
+)
 from tarnlog_server.core.version_record import VersionRecord
 from tests.core.making import NOW, commit_id, foreign, txn
 
@@ -105,17 +114,68 @@ def test_two_ids_with_the_same_random_half_are_both_candidates() -> None:
     assert sorted(ids.candidates(str(twins[0]))) == [(1, 0), (2, 0)]
 
 
-def test_runs_from_before_an_id_was_made_are_not_searched() -> None:
+def test_runs_are_skipped_by_the_times_inside_their_ids_alone() -> None:
     ids = CommitIds(keep_recent=1)
     old = commit_id(1, NOW)
     for number in range(4):
         ids.record(_version(number, [old if number == 0 else commit_id(100 + number)], timestamp=NOW + number))
     assert ids.candidates(str(old)) == [(0, 0)]
-    # The same random half, but made long after everything in the run was committed: it cannot be there.
+    # The same random half, but made later than every id of the run: it cannot be there.
     later = UUID(int=(NOW + CLOCK_TOLERANCE_MS + 1000) << 80 | (old.int & (2**80 - 1)))
     assert ids.candidates(str(later)) == []
-    within = UUID(int=(NOW + CLOCK_TOLERANCE_MS) << 80 | (old.int & (2**80 - 1)))
-    assert ids.candidates(str(within)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("ahead", [-(10**8), 0, CLOCK_TOLERANCE_MS + 1, 10**8])
+def test_a_sealed_id_is_found_whatever_the_clock_of_its_version_was(ahead: int) -> None:
+    ids = CommitIds(keep_recent=1)
+    made = commit_id(1, NOW + ahead)
+    for number in range(4):
+        ids.record(_version(number, [made if number == 0 else commit_id(100 + number)], timestamp=NOW + number))
+    assert ids.recent(str(made)) is None
+    assert ids.candidates(str(made)) == [(0, 0)]
+    run = ids._runs[0]
+    restored = CommitIds()
+    restored.add_run(SealedRun(run.hashes, run.versions, run.seqs, run.newest_ms))
+    assert restored.candidates(str(made)) == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "made, now, complete_since, age",
+    [
+        (0, 0, -CLOCK_TOLERANCE_MS, IdAge.USABLE),
+        (0, 0, 1 - CLOCK_TOLERANCE_MS, IdAge.LOG_AHEAD),  # it may have been forgotten, by a clock that was ahead
+        (0, 0, WINDOW, IdAge.LOG_AHEAD),
+        (0, 60_000, 60_000 - CLOCK_TOLERANCE_MS, IdAge.EXPIRED),  # older than what is remembered
+        (-WINDOW - 1, 0, -2 * WINDOW, IdAge.EXPIRED),
+        (CLOCK_TOLERANCE_MS + 1, 0, WINDOW, IdAge.FUTURE),
+    ],
+)
+def test_an_id_that_may_have_been_forgotten_is_never_new(made: int, now: int, complete_since: int, age: IdAge) -> None:
+    assert id_age(str(commit_id(1, NOW + made)), NOW + now, WINDOW, NOW + complete_since) is age
+
+
+def test_forgetting_says_since_when_ids_are_complete() -> None:
+    ids = CommitIds(keep_recent=2)
+    for number in range(20):
+        ids.record(_version(number, [commit_id(number, NOW + number)]))
+    ids.forget_before(NOW - 1)
+    assert ids.complete_since_ms == 0, "nothing was forgotten"
+    ids.forget_before(NOW + 10)
+    assert ids.complete_since_ms == NOW + 10
+    ids.add_run(SealedRun(array("Q"), array("q"), array("i"), NOW), NOW + 5)
+    assert ids.complete_since_ms == NOW + 10
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9), st.lists(st.integers(-(10**9), 10**9), max_size=4))
+def test_a_version_is_after_its_predecessor_and_never_far_behind_an_id(
+    now: int, previous: int, made: list[int]
+) -> None:
+    ids = [str(commit_id(n, NOW + at)) for n, at in enumerate(made)]
+    at = version_time(NOW + now, NOW + previous, ids)
+    assert at > NOW + previous
+    assert at >= NOW + now
+    assert all(NOW + one <= at + CLOCK_TOLERANCE_MS for one in made)
+    assert at == max(NOW + now, NOW + previous + 1) or at == NOW + max(made) - CLOCK_TOLERANCE_MS
 
 
 def test_old_runs_are_forgotten_and_young_ones_are_not() -> None:

@@ -50,7 +50,6 @@ def test_where_a_commit_is_written(held: Held | None, distrusted_until: float, e
         ("commit-conflict", Verdict.RELAY),
         ("commit-invalid", Verdict.RELAY),
         ("commit-id-reused", Verdict.RELAY),
-        ("commit-id-expired", Verdict.RELAY),
         ("commit-too-large", Verdict.RELAY),
         ("table-read-only", Verdict.RELAY),
         ("foreign-writer-detected", Verdict.RELAY),
@@ -69,6 +68,9 @@ def test_where_a_commit_is_written(held: Held | None, distrusted_until: float, e
         ("unauthenticated", Verdict.NOT_WRITTEN),
         ("forbidden", Verdict.NOT_WRITTEN),
         ("table-not-found", Verdict.NOT_WRITTEN),
+        # What the owner's clock said: it may be wrong, so the clock here judges the id again.
+        ("clock-skew", Verdict.NOT_WRITTEN),
+        ("commit-id-expired", Verdict.NOT_WRITTEN),
     ],
 )
 def test_what_an_answer_is_worth(slug: str, expected: Verdict) -> None:
@@ -90,8 +92,10 @@ def test_a_refusal_here_is_final_only_where_every_replica_says_so(slug: str) -> 
 
 def test_trouble_of_the_table_is_no_reason_to_leave_its_owner() -> None:
     assert [slug for slug in CODES if not blames_owner(slug)] == [
+        "commit-id-expired",
         "table-not-found",
         "commit-contended",
+        "clock-skew",
         "commit-unknown",
         "storage-unavailable",
     ]

@@ -119,7 +119,7 @@ def test_a_head_that_is_never_looked_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_timestamps_of_the_own_clock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer, "max", lambda own, _: own, raising=False)
+    monkeypatch.setattr(committer, "version_time", lambda own, *_: own)
     assert_caught("its timestamp")
 
 

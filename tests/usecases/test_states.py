@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tarnlog.protocol.commits import Committed
+from tarnlog.protocol.commits import Committed, Rejected
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.state_read import Kind
 from tests.usecases.replicas import (
@@ -101,8 +101,9 @@ async def test_any_history_reads_the_same_from_any_state(warehouse: Warehouse, s
     assert table.live.base is not None, f"seed {seed}: it was opened from a state"
     past = {version: await look(reopened, version) for version in rng.sample(range(from_state["numbers"][0] + 1), 3)}
     # Ids that a state remembers are answered, not written again.
-    with refused("commit-id-reused"):
-        await reopened.commits.commit(ORDERS, request(add_line("x"), commitId=rng.choice(sent).commit_id))
+    reused = await reopened.commits.commit(ORDERS, request(add_line("x"), commitId=rng.choice(sent).commit_id))
+    assert isinstance(reused, Rejected)
+    assert reused.problem["type"].endswith("/commit-id-reused")
     await forget_states(warehouse, log)
     by_replay = warehouse.replica()
     assert await look(by_replay) == from_state, f"seed {seed}"

@@ -30,7 +30,7 @@ from tarnlog.protocol.commits import (
 )
 from tarnlog.protocol.problems import TYPE_PREFIX
 
-_NOT_COMMITTED_YET = frozenset({"too-many-waiting", "commit-contended", "not-ready"})
+_NOT_COMMITTED_YET = frozenset({"too-many-waiting", "commit-contended", "clock-skew", "not-ready"})
 _NEVER_RESENT = frozenset({"log-corrupt"})
 _DEFAULT_RETRY_AFTER = 1.0
 

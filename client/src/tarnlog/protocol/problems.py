@@ -75,6 +75,7 @@ CODES: dict[str, Code] = _table(
     Code("foreign-writer-detected", Kind.CONFLICT, 409, "Another system writes to this log"),
     Code("too-many-waiting", Kind.UNAVAILABLE, 429, "Too many requests are waiting"),
     Code("commit-contended", Kind.UNAVAILABLE, 503, "The commit was not written yet"),
+    Code("clock-skew", Kind.UNAVAILABLE, 503, "The clocks disagree, so the commit was not written yet"),
     Code("commit-unknown", Kind.UNAVAILABLE, 503, "The outcome is not known yet"),
     Code("storage-unavailable", Kind.UNAVAILABLE, 503, "The object store does not answer"),
     Code("storage-refused", Kind.UNAVAILABLE, 503, "The object store refuses the request"),

@@ -127,6 +127,7 @@ class CommitRoutes:
                     "commit-too-large",
                     "too-many-waiting",
                     "commit-contended",
+                    "clock-skew",
                     "commit-unknown",
                     "not-ready",
                     "shutting-down",

@@ -24,7 +24,7 @@ _CREATE = msgspec.json.Decoder(CreateTable)
 _REGISTER = msgspec.json.Decoder(RegisterTable)
 _ALTER = msgspec.json.Decoder(AlterTable)
 _TAG = "tables"
-_COMMITTING = ("commit-contended", "commit-unknown", "too-many-waiting", "not-ready", "shutting-down")
+_COMMITTING = ("commit-contended", "clock-skew", "commit-unknown", "too-many-waiting", "not-ready", "shutting-down")
 
 
 class ListQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ _ID_BYTES = 8 + 8 + 4
 
 
 class CommitIdRun(Struct, frozen=True):
-    """Parallel columns, sorted by hash; the times are the oldest and newest commit's, 0 for none."""
+    """Parallel columns, sorted by hash; ids of versions from `oldest_ms` to `newest_ms` are all here."""
 
     state_version: int
     oldest_ms: int

@@ -128,7 +128,7 @@ def form(
     for intent in waiting:
         known = tracker.ids.recent(intent.commit_id)
         if known is not None:
-            batch.answers.append((intent, replayed(intent, known)))
+            batch.answers.append((intent, replayed(intent.commit_id, intent.request_hash, known)))
             continue
         if full:
             batch.deferred.append(intent)
@@ -165,18 +165,18 @@ def form(
     return batch
 
 
-def replayed(intent: Intent, known: Known) -> Answer:
+def replayed(commit_id: str, sent_hash: str, known: Known) -> Committed | ProblemError:
     """The answer to an id that is in the log already."""
-    if known.request_hash is not None and known.request_hash != intent.request_hash:
+    if known.request_hash is not None and known.request_hash != sent_hash:
         return ProblemError(
             "commit-id-reused",
-            f"commit {intent.commit_id} is in the log at version {known.version} with another body; "
+            f"commit {commit_id} is in the log at version {known.version} with another body; "
             "make a new commit id for a new commit",
             version=known.version,
             seq=known.seq,
         )
     return Committed(
-        commit_id=intent.commit_id, version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True
+        commit_id=commit_id, version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import enum
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,23 +19,46 @@ from tarnlog.protocol.ids import commit_id_time_ms
 from tarnlog_server.core.version_record import VersionRecord
 
 CLOCK_TOLERANCE_MS = 15 * 60 * 1000
-"""How far a client's clock may be off before its ids are refused or its commits might not be found again."""
+"""The difference between two clocks that is accepted: a client's and a replica's, or those of two replicas."""
 
 
 class IdAge(enum.Enum):
-    """Where an id's own time lies."""
+    """What the time inside an unknown commit id allows."""
 
     USABLE = "usable"
+    """It may be committed: if it had been committed before, it would be known."""
     EXPIRED = "expired"
+    """It is older than the ids that are remembered. Whether it was committed cannot be determined."""
     FUTURE = "future"
+    """It is ahead of this clock. Not now: either clock may be wrong."""
+    LOG_AHEAD = "log-ahead"
+    """The remembered ids begin later than this clock says it is. Not now: some clock was or is wrong."""
 
 
-def id_age(commit_id: str, now_ms: int, window_ms: int) -> IdAge:
-    """Whether an id may be committed now. A future one is refused: a resend would look for it in the wrong place."""
+def id_age(commit_id: str, now_ms: int, window_ms: int, complete_since_ms: int = 0) -> IdAge:
+    """Whether an id that is not in the log may be committed now.
+
+    Only for ids that were looked up: a known id is answered by what happened, whatever the clocks say. An id that is
+    not younger than `complete_since_ms` (see `CommitIds`) may have been forgotten, so it is never taken for a new one.
+    """
     made = commit_id_time_ms(commit_id)
     if made < now_ms - window_ms:
         return IdAge.EXPIRED
-    return IdAge.FUTURE if made > now_ms + CLOCK_TOLERANCE_MS else IdAge.USABLE
+    if made > now_ms + CLOCK_TOLERANCE_MS:
+        return IdAge.FUTURE
+    complete = complete_since_ms + CLOCK_TOLERANCE_MS
+    if complete_since_ms and made < complete:
+        return IdAge.EXPIRED if complete <= now_ms else IdAge.LOG_AHEAD
+    return IdAge.USABLE
+
+
+def version_time(now_ms: int, previous_ms: int, commit_ids: Iterable[str]) -> int:
+    """The timestamp of a new version: now, but after the previous version, and never far behind an id it holds.
+
+    The last part only matters when the clock stepped back after an id was admitted.
+    """
+    made = max(map(commit_id_time_ms, commit_ids), default=0)
+    return max(now_ms, previous_ms + 1, made - CLOCK_TOLERANCE_MS)
 
 
 class Known(Struct, frozen=True, gc=False):
@@ -47,22 +71,30 @@ class Known(Struct, frozen=True, gc=False):
 
 
 class SealedRun(Struct, frozen=True):
-    """Ids as parallel columns, sorted by hash."""
+    """Ids as parallel columns, sorted by hash.
+
+    `newest_ms` is the newest version's timestamp. `made_first_ms` and `made_last_ms` bound the times inside the ids:
+    a search skips the run by these alone, so it does not depend on any clock. They are open where they are not known.
+    """
 
     hashes: array[int]
     versions: array[int]
     seqs: array[int]
     newest_ms: int
+    made_first_ms: int = 0
+    made_last_ms: int = 2**63 - 1
 
     @classmethod
-    def of(cls, entries: list[tuple[int, int, int, int]]) -> SealedRun:
-        """A run of (hash, version, seq, time)."""
+    def of(cls, entries: list[tuple[int, int, int, int]], made_first_ms: int, made_last_ms: int) -> SealedRun:
+        """A run of (hash, version, seq, version's timestamp)."""
         entries.sort()
         return cls(
             array("Q", (entry[0] for entry in entries)),
             array("q", (entry[1] for entry in entries)),
             array("i", (entry[2] for entry in entries)),
             max(entry[3] for entry in entries),
+            made_first_ms,
+            made_last_ms,
         )
 
     def find(self, value: int) -> list[tuple[int, int]]:
@@ -75,12 +107,18 @@ class SealedRun(Struct, frozen=True):
 
 
 class CommitIds:
-    """The ids of one table. Lookups cost a dict hit, or log(n) for each run young enough to hold the id."""
+    """The ids of one table. Lookups cost a dict hit, or log(n) for each run whose ids span the id's own time.
+
+    `complete_since_ms`: ids of versions with a smaller timestamp may have been forgotten; 0 when none were. No version
+    has an id that is more than `CLOCK_TOLERANCE_MS` ahead of its timestamp (`version_time`), so an id that is that much
+    younger than `complete_since_ms` is known if it is in the log.
+    """
 
     def __init__(self, keep_recent: int = 50_000) -> None:
         self._keep = keep_recent
         self._recent: dict[str, Known] = {}
         self._runs: list[SealedRun] = []
+        self.complete_since_ms = 0
         self.generation = object()
         """Another object each time ids leave the recent ones: whoever looked before must look again."""
 
@@ -102,20 +140,29 @@ class CommitIds:
         if not self._runs:
             return []
         value = UUID(commit_id).int & (2**64 - 1)
-        oldest = commit_id_time_ms(commit_id) - CLOCK_TOLERANCE_MS
-        return [place for run in self._runs if run.newest_ms >= oldest for place in run.find(value)]
+        made = commit_id_time_ms(commit_id)
+        return [
+            place for run in self._runs if run.made_first_ms <= made <= run.made_last_ms for place in run.find(value)
+        ]
 
     def forget_before(self, timestamp_ms: int) -> None:
-        """Drop sealed runs that lie wholly before a time: ids that old are answered as expired."""
-        self._runs = [run for run in self._runs if run.newest_ms >= timestamp_ms]
+        """Drop the sealed runs of versions before a time."""
+        kept = [run for run in self._runs if run.newest_ms >= timestamp_ms]
+        if len(kept) < len(self._runs):
+            self._runs = kept
+            self.complete_since_ms = max(self.complete_since_ms, timestamp_ms)
 
-    def add_run(self, run: SealedRun) -> None:
-        """Ids that a state remembered."""
+    def add_run(self, run: SealedRun, complete_since_ms: int = 0) -> None:
+        """Ids that a state remembered, and since when it remembered all of them."""
+        self.complete_since_ms = max(self.complete_since_ms, complete_since_ms)
         if len(run.hashes):
             self._runs.append(run)
 
     def upto(self, version: int, since_ms: int) -> list[tuple[int, int, int]]:
-        """(hash, version, seq) of every id known at a version and not surely older than a time: what a state keeps."""
+        """(hash, version, seq) of every id known at a version and not surely older than a time: what a state keeps.
+
+        The state is complete since that time, or since `complete_since_ms` where that is later.
+        """
         found = [
             place
             for run in self._runs
@@ -135,11 +182,14 @@ class CommitIds:
         self.generation = object()
         old = list(self._recent.items())[: len(self._recent) - self._keep]
         entries = []
+        made = []
         for text, known in old:
             del self._recent[text]
             with contextlib.suppress(
                 ValueError
             ):  # another writer's id need not be a UUID, and nobody can resend it here
-                entries.append((UUID(text).int & (2**64 - 1), known.version, known.seq, known.timestamp))
+                value = UUID(text).int
+                made.append(value >> 80)
+                entries.append((value & (2**64 - 1), known.version, known.seq, known.timestamp))
         if entries:
-            self._runs.append(SealedRun.of(entries))
+            self._runs.append(SealedRun.of(entries, min(made), max(made)))

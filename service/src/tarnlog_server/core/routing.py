@@ -58,7 +58,6 @@ class Verdict(enum.Enum):
 _RELAYED = frozenset(
     {
         "commit-conflict",
-        "commit-id-expired",
         "commit-id-reused",
         "commit-invalid",
         "commit-too-large",
@@ -70,6 +69,8 @@ _RELAYED = frozenset(
 )
 _MAY_BE_WRITTEN = frozenset({"", "commit-unknown", "internal-error", "log-corrupt"})
 _OF_THE_TABLE = frozenset({"commit-contended", "commit-unknown", "storage-unavailable", "table-not-found"})
+_OF_THE_CLOCKS = frozenset({"clock-skew", "commit-id-expired"})
+"""Judged by the owner's clock: they are not relayed but judged again by the clock here."""
 _TRUE_EVERYWHERE = frozenset({"commit-conflict", "commit-id-reused", "commit-invalid", "commit-unknown"})
 
 
@@ -94,7 +95,7 @@ def judge(slug: str, *, committed: bool) -> Verdict:
 
 def blames_owner(slug: str) -> bool:
     """Whether an answer that was not relayed is a reason to send nothing more to the owner for a while."""
-    return slug not in _OF_THE_TABLE
+    return slug not in _OF_THE_TABLE and slug not in _OF_THE_CLOCKS
 
 
 def settles(slug: str) -> bool:

@@ -65,6 +65,7 @@ class SnapshotTracker:
         """The last version of other writers before the log was taken over; None when it always was ours."""
         self._steps: deque[Step] = deque()
         self._weight = 0
+        self._forgets_at = base.version + 1000
         self._max_versions = window.versions
         self._max_weight = window.weight
         # A base that is a state knows its own time; the empty one before version 0 has none.
@@ -89,7 +90,6 @@ class SnapshotTracker:
             self.adopted_from = record.adopted_from
         self.ids.record(record)
         if record.version % 1000 == 0:
-            self._forget_expired_ids()
             self.head = self._without_expired_removes(self.head)
         if self.head.metadata is not before.metadata:
             self._metadata_changes.append((record.version, self.head.metadata))
@@ -184,11 +184,17 @@ class SnapshotTracker:
             self._snapshots.popleft()
             self._removed -= self._snapshots[0][1]
 
-    def _forget_expired_ids(self) -> None:
-        """Ids older than the window are answered as expired, so nobody asks for them any more."""
+    def forget_expired_ids(self, now_ms: int) -> None:
+        """Drop ids older than the window, every thousand versions; between those it costs a comparison.
+
+        An id counts as old only where this clock and the log agree: one clock that stepped ahead forgets nothing.
+        """
+        if self.head.version < self._forgets_at:
+            return
+        self._forgets_at = self.head.version + 1000
         configuration = self.head.metadata.configuration if self.head.metadata is not None else {}
         window = int(setting(configuration, "commit.dedupe.duration"))
-        self.ids.forget_before(self.head.timestamp - window - CLOCK_TOLERANCE_MS)
+        self.ids.forget_before(min(self.head.timestamp, now_ms) - window - CLOCK_TOLERANCE_MS)
 
     def _without_expired_removes(self, snapshot: Snapshot) -> Snapshot:
         """Removes that vacuum needs no more, by the version's own time: a few thousand versions keep them too long."""

@@ -6,14 +6,14 @@ import contextlib
 import functools
 
 from tarnlog.protocol.commits import CommitOutcome, CommitRequest, Committed, Rejected, Unknown
-from tarnlog.protocol.ids import TableName, parse_commit_id
+from tarnlog.protocol.ids import TableName, commit_id_time_ms, parse_commit_id
 from tarnlog.protocol.problems import CODES, TYPE_PREFIX, Kind, ProblemError
 from tarnlog_server.core.coalesce import replayed
-from tarnlog_server.core.dedupe import IdAge, id_age
+from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, IdAge, Known, id_age
 from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
-from tarnlog_server.core.validate import invalid, prepare
+from tarnlog_server.core.validate import invalid, prepare, request_hash
 from tarnlog_server.usecases.filters import OFF_LOOP_ABOVE, sql_tree
 from tarnlog_server.usecases.indexed_reads import IndexedReads
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
@@ -22,6 +22,9 @@ PREPARED_ON_LOOP = 1000
 """Actions of a commit that are prepared on the event loop: about ten milliseconds."""
 MAX_SQL = 128 * 1024
 """Characters of all SQL filters of one commit."""
+
+LONGEST_RETRY_SECONDS = 60.0
+"""The longest pause that is advised after `clock-skew`: clocks may be set at any time."""
 
 
 class Commits:
@@ -56,9 +59,12 @@ class Commits:
         """Queue an intent that the service made itself (PATCH, DROP, skips), deduplicated like a client's commit."""
         started = self._tables.world.monotonic()
         try:
-            check_writable(table)
-            self._check_age(table, intent.commit_id)
-            outcome = await self._settled(table, intent)
+            known, seen = await self._known_or_new(table, intent.commit_id)
+            if known is None:
+                check_writable(table)
+                outcome = await self._settled(table, intent, seen)
+            else:
+                outcome = _replayed(intent.commit_id, intent.request_hash, known)
         except ProblemError as problem:
             self._count_refused(table.live.name, problem, started)
             raise
@@ -66,26 +72,34 @@ class Commits:
         return outcome
 
     async def status(self, name: TableName, text: str) -> Committed | Unknown:
-        """Where a commit id is. ProblemError `commit-not-found` (never final) or `commit-id-out-of-window`."""
+        """Where a commit id is. ProblemError `commit-not-found` (never final) or `commit-id-out-of-window`.
+
+        A commit that is found is reported, however old its id is.
+        """
         commit_id = self._commit_id(text)
         table = await self._tables.get(name)
-        window = _window(table)
-        if id_age(commit_id, self._tables.world.now_ms(), window) is IdAge.EXPIRED:
-            detail = f"commit {text} is older than the {window // 1000} s that ids are remembered; look in the history"
-            raise ProblemError("commit-id-out-of-window", detail)
         head = await table.live.refresh(0)
         ids = table.live.tracker.ids
         known = ids.recent(commit_id)
         if known is None and ids.candidates(commit_id):
             known = await self._indexed.outcome(table.live, commit_id)
         if known is None:
-            known = await table.live.find_sealed(commit_id)
+            try:
+                known = await table.live.find_sealed(commit_id)
+            except ProblemError as problem:
+                if problem.slug != "commit-id-expired":
+                    raise
+                raise ProblemError("commit-id-out-of-window", problem.detail) from problem
         if known is not None:
             return Committed(
                 commit_id=commit_id, version=known.version, seq=known.seq, timestamp=known.timestamp, replayed=True
             )
         if table.committer.waits(commit_id):
             return Unknown(commit_id=commit_id, retry_after=1.0)
+        if self._age(table, commit_id) is IdAge.EXPIRED:
+            seconds = _window(table) // 1000
+            detail = f"commit {text} is older than the {seconds} s that ids are remembered; look in the history"
+            raise ProblemError("commit-id-out-of-window", detail)
         raise ProblemError(
             "commit-not-found",
             "the commit is not in these versions of the log; that is never final: resend it with the same commitId",
@@ -97,31 +111,58 @@ class Commits:
     async def _commit_to(
         self, table: OpenTable, request: CommitRequest, commit_id: str, by: str | None
     ) -> CommitOutcome:
-        check_writable(table)
-        self._check_age(table, commit_id)
+        known, seen = await self._known_or_new(table, commit_id)
+        if known is not None:
+            return _replayed(commit_id, request_hash(request), known)
         try:
-            intent = await self._prepared(table, request, commit_id)
+            intent = await self._admitted(table, request, commit_id)
         except ProblemError:
-            if not request.reads.filters:
-                raise
-            # A filter may name a column that is newer than what this replica knows of the table.
+            # This replica may not know the newest versions: they may hold this commit, or a column that it names.
             await table.live.refresh(0)
-            intent = await self._prepared(table, request, commit_id)
+            known = await self._find(table, commit_id)
+            if known is not None:
+                return _replayed(commit_id, request_hash(request), known)
+            seen = table.live.tracker.ids.generation
+            intent = await self._admitted(table, request, commit_id)
         intent.committed_by = by
+        return await self._settled(table, intent, seen)
+
+    async def _admitted(self, table: OpenTable, request: CommitRequest, commit_id: str) -> Intent:
+        """The intent of a request that may be queued. Raises ProblemError."""
+        check_writable(table)
+        intent = await self._prepared(table, request, commit_id)
         limit = int(table.live.setting("commit.maxBytes"))
         if intent.size > limit:
             detail = f"the actions are {intent.size} bytes, above commit.maxBytes = {limit}: split the commit"
             raise ProblemError("commit-too-large", detail)
-        return await self._settled(table, intent)
+        return intent
 
-    async def _settled(self, table: OpenTable, intent: Intent) -> CommitOutcome:
-        """What became of an id that is no longer among the recent ones, or else what the committer says."""
-        known = await table.live.find_sealed(intent.commit_id)
-        if known is not None:
-            answer = replayed(intent, known)
-            if isinstance(answer, ProblemError):
-                raise answer
-            return answer
+    async def _find(self, table: OpenTable, commit_id: str) -> Known | None:
+        """Where an id is, as far as this replica has read the log."""
+        known = table.live.tracker.ids.recent(commit_id)
+        return known if known is not None else await table.live.find_sealed(commit_id)
+
+    async def _known_or_new(self, table: OpenTable, commit_id: str) -> tuple[Known | None, object]:
+        """Where an id is, or None for one that may be committed; and up to which generation of ids that holds.
+
+        The lookup comes first: what is in the log is answered from the log, whatever any clock says. An unknown id
+        whose age is in doubt is looked up again in the newest versions. Then: ProblemError `commit-id-expired`, or
+        `clock-skew`, which is never final.
+        """
+        known = await self._find(table, commit_id)
+        if known is None and self._age(table, commit_id) is not IdAge.USABLE:
+            await table.live.refresh(0)
+            known = await self._find(table, commit_id)
+            if known is None:
+                self._check_age(table, commit_id)
+        return known, table.live.tracker.ids.generation
+
+    async def _settled(self, table: OpenTable, intent: Intent, seen: object) -> CommitOutcome:
+        """What became of an id that left the recent ones since it was looked up, or else what the committer says."""
+        if table.live.tracker.ids.generation is not seen:
+            known = await table.live.find_sealed(intent.commit_id)
+            if known is not None:
+                return _replayed(intent.commit_id, intent.request_hash, known)
         return await table.committer.commit(intent)
 
     def _count(self, table: TableName, outcome: str, started: float) -> None:
@@ -161,14 +202,41 @@ class Commits:
         except ValueError as error:
             raise invalid([{"pointer": "/commitId", "message": str(error)}]) from error
 
+    def _age(self, table: OpenTable, commit_id: str) -> IdAge:
+        complete_since = table.live.tracker.ids.complete_since_ms
+        return id_age(commit_id, self._tables.world.now_ms(), _window(table), complete_since)
+
     def _check_age(self, table: OpenTable, commit_id: str) -> None:
-        age = id_age(commit_id, self._tables.world.now_ms(), _window(table))
+        """Refuse an id that is not in the log and whose age does not allow to commit it."""
+        age = self._age(table, commit_id)
         if age is IdAge.EXPIRED:
-            detail = "the commit id is older than commit.dedupe.duration, so nobody can tell whether it was committed; "
-            raise ProblemError("commit-id-expired", detail + "look in the history, then make a new id")
+            detail = (
+                "the commit id is older than the ids that are remembered (commit.dedupe.duration), so it cannot be "
+            )
+            detail += "determined whether it was committed; look in the history, then make a new id"
+            raise ProblemError("commit-id-expired", detail, commitId=commit_id)
+        ahead = commit_id_time_ms(commit_id) - self._tables.world.now_ms()
         if age is IdAge.FUTURE:
-            message = "its time is more than 15 minutes ahead of the service: set the clock of the client"
-            raise invalid([{"pointer": "/commitId", "message": message}])
+            detail = (
+                f"the time inside the commit id is {ahead // 1000} s ahead of this service's clock, more than the 15 "
+            )
+            detail += "minutes that are allowed; not committed: set the clock that is wrong, or resend later"
+            wait = min(max((ahead - CLOCK_TOLERANCE_MS) / 1000, 1.0), LONGEST_RETRY_SECONDS)
+            raise ProblemError("clock-skew", detail, retry_after=wait, commitId=commit_id)
+        if age is IdAge.LOG_AHEAD:
+            detail = "the newest state of this table was written by a clock that was ahead, or this service's clock is "
+            detail += (
+                "behind: whether this id was committed before cannot be determined yet; set the clock, or resend later"
+            )
+            raise ProblemError("clock-skew", detail, retry_after=LONGEST_RETRY_SECONDS, commitId=commit_id)
+
+
+def _replayed(commit_id: str, sent_hash: str, known: Known) -> Committed | Rejected:
+    """The answer to an id that is in the log; `commit-id-reused` when that was another body."""
+    answer = replayed(commit_id, sent_hash, known)
+    if isinstance(answer, ProblemError):
+        return Rejected(commit_id=commit_id, problem=answer.document())
+    return answer
 
 
 def check_writable(table: OpenTable) -> None:

@@ -18,6 +18,7 @@ from tarnlog.protocol.problems import Kind, ProblemError
 from tarnlog_server.codec.version_file import encode
 from tarnlog_server.core.coalesce import Answer, Batch, Limits, form, replayed
 from tarnlog_server.core.compose import commit_info, compose
+from tarnlog_server.core.dedupe import version_time
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.ratify import Step
 from tarnlog_server.core.replay import Snapshot
@@ -219,7 +220,8 @@ class Committer:
             for waiting in unsure:
                 known = await self._table.find_sealed(waiting.intent.commit_id)
                 if known is not None:
-                    self._line.answer(waiting, replayed(waiting.intent, known))
+                    intent = waiting.intent
+                    self._line.answer(waiting, replayed(intent.commit_id, intent.request_hash, known))
                 waiting.generation = generation
 
     def _form(self) -> tuple[Batch, list[Waiting]]:
@@ -257,7 +259,8 @@ class Committer:
     async def _write(self, batch: Batch, head: Snapshot) -> None:
         """PUTTING and RESOLVING: settle the slot after `head`, on which the batch was formed, then act on it."""
         put_id = self._world.uuid7().hex
-        record = compose(head.version + 1, max(self._world.now_ms(), head.timestamp + 1), put_id, batch.members)
+        at = version_time(self._world.now_ms(), head.timestamp, [one.commit_id for one in batch.members])
+        record = compose(head.version + 1, at, put_id, batch.members)
         data = await self._encode(record, batch.members)
         put_started = self._world.monotonic()
         step = await self._slots.settle(record.version, put_id, data)

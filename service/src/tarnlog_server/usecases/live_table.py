@@ -207,8 +207,9 @@ class LiveTable:
                 with self.translated():
                     try:
                         record = await self.log.read(version)
-                    except ObjectMissing:
-                        continue
+                    except ObjectMissing as error:
+                        detail = f"commit {commit_id} is in version {version}, which was deleted by a cleanup; look in "
+                        raise ProblemError("commit-id-expired", detail + "the history, then make a new id") from error
                 for sub in record.sub_commits:
                     if sub.seq == seq and sub.commit_id == commit_id:
                         return Known(version, seq, record.timestamp, sub.request_hash)
@@ -322,6 +323,7 @@ class LiveTable:
             raise ProblemError("protocol-not-supported", f"table {self.name} needs {lacking}")
 
     def _announce(self) -> None:
+        self.tracker.forget_expired_ids(self._world.now_ms())
         self._changed.set()
         self._changed = asyncio.Event()
         if self._tell_changed is not None:

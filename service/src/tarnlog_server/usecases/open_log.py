@@ -287,7 +287,7 @@ class LogOpener:
         tracker.foreign_base = not loaded.state.ours
         tracker.adopted_from = loaded.state.facts.adopted_from
         if loaded.ids is not None:
-            tracker.ids.add_run(sealed(loaded.ids))
+            tracker.ids.add_run(sealed(loaded.ids), loaded.ids.oldest_ms)
         return tracker
 
 

@@ -141,8 +141,10 @@ class StateWriter:
         now = self._world.now_ms()
         unexpired = now - int(self._live.setting("deletedFileRetention.duration"))
         window = int(self._live.setting("commit.dedupe.duration")) + CLOCK_TOLERANCE_MS
-        entries = tracker.ids.upto(version, snapshot.timestamp - window)
-        run = make_run(version, max(0, snapshot.timestamp - window), snapshot.timestamp, entries)
+        # The earlier of two clocks, the log's and this one: a clock that is ahead must not make ids look old.
+        since = min(snapshot.timestamp, now) - window
+        entries = tracker.ids.upto(version, since)
+        run = make_run(version, max(0, since, tracker.ids.complete_since_ms), snapshot.timestamp, entries)
         times = {v: time for v, time in tracker.foreign_times.items() if v >= self._live.floor}
         facts = facts_of(snapshot, put_id, sha256_hex(data), unexpired, times, tracker.adopted_from)
         return facts, encode_ids(run)
