@@ -341,7 +341,9 @@ def refusing(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("Connection refused")
 
 
-@pytest.mark.parametrize("arguments", [["tables"], ["describe", "a.b"], ["watch", "a.b"], ["commit", "a.b"]])
+@pytest.mark.parametrize(
+    "arguments", [["tables"], ["describe", "a.b"], ["watch", "a.b"], ["commit", "a.b", "--deadline", "1"]]
+)
 def test_a_service_that_is_not_there_is_4(arguments: list[str]) -> None:
     client = Client(transport=httpx.MockTransport(refusing), deadline=0)
     result = Shell(client)(*arguments, code=4, stdin=body())

@@ -264,7 +264,7 @@ def test_what_is_not_safe_twice_is_sent_once(reply: Any) -> None:
 
 
 def test_a_lost_answer_to_a_create_says_to_look_first() -> None:
-    with pytest.raises(Unreachable, match="look before you send it again") as caught:
+    with pytest.raises(Unreachable, match="check before you send it again") as caught:
         Scripted(httpx.ReadTimeout("lost")).client().create_table("s.t", SCHEMA)
     assert caught.value.sent
     with pytest.raises(Unreachable, match="Check that the service runs") as caught:

@@ -215,7 +215,7 @@ def test_a_try_is_cut_at_the_deadline() -> None:
     script = Scripted(committed)
     script.client(timeout=30).commit("a.b", [FILE], deadline=7)
     assert script.requests[0].extensions["timeout"]["read"] == 7
-    assert script.requests[0].extensions["timeout"]["connect"] == 5
+    assert script.requests[0].extensions["timeout"]["connect"] == 4
 
 
 def test_no_wait_goes_past_the_deadline() -> None:
@@ -238,7 +238,7 @@ def test_not_now_until_the_deadline_is_not_now() -> None:
 def test_a_service_that_was_never_reached_is_not_now() -> None:
     outcome = commit(Scripted(httpx.ConnectError("refused")), deadline=5)
     assert isinstance(outcome, NotNow)
-    assert "nothing was sent" in outcome.problem["detail"]
+    assert "Nothing was sent" in outcome.problem["detail"]
     with pytest.raises(Unreachable):
         raise_for_outcome(outcome)
 

@@ -15,9 +15,18 @@ import httpx
 
 from tarnlog import _calls, _commit_wire, _long, _plans, _wire
 from tarnlog._api import Order
-from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
+from tarnlog._connection import (
+    LOG,
+    RNG,
+    STREAM_SILENCE_SECONDS,
+    answer_of,
+    endpoint,
+    new_commit_id,
+    no_answer,
+    timeouts,
+)
 from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
-from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
+from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange, not_now_text
 from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation, Whole
@@ -79,7 +88,7 @@ class AsyncClient:
             trust_env=where.trust_env,
             transport=transport,
         )
-        self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG)
+        self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG, url=self.url)
         self._sleep = sleep
 
     async def aclose(self) -> None:
@@ -479,9 +488,14 @@ class AsyncClient:
                 return result
             reply = None
             if isinstance(step, Pause):
-                await self._sleep(step.seconds)
+                await self._wait(step)
             else:
                 reply = await self._send(step)
+
+    async def _wait(self, pause: Pause) -> None:
+        if pause.notice:
+            LOG.warning("tarnlog: %s", pause.notice)
+        await self._sleep(pause.seconds)
 
     async def _send(self, step: Send) -> Answer | NoAnswer:
         request = step.request
@@ -525,8 +539,9 @@ class AsyncClient:
         attempts = Attempts(self._pace)
         silence = timeouts(self._pace.timeout, silence=STREAM_SILENCE_SECONDS)
         while True:
+            began = self._pace.clock()
             request = _calls.events(table, feed.position)
-            failure: TarnlogError = Unreachable("The live feed ended and could not be resumed.", sent=True)
+            failure: TarnlogError = Unreachable(f"The live feed of {self.url} ended.", sent=True, url=self.url)
             try:
                 async with self._http.stream(
                     request.method, request.path, headers=dict(request.headers), timeout=silence
@@ -539,7 +554,7 @@ class AsyncClient:
                     else:
                         feed.connected()
                         async for chunk in response.aiter_bytes():
-                            attempts = Attempts(self._pace)
+                            attempts, began = Attempts(self._pace), self._pace.clock()
                             for found in feed.receive(chunk):
                                 if isinstance(found, Missing):
                                     async for change in self.changes(table, found.first, found.last):
@@ -547,8 +562,10 @@ class AsyncClient:
                                 else:
                                     yield found
             except httpx.RequestError as error:
-                failure = Unreachable(f"The live feed broke ({no_answer(error).reason}).", sent=True)
-            pause = attempts.pause(failure.retry_after)
+                reason = no_answer(error).reason
+                failure = Unreachable(f"The live feed of {self.url} broke ({reason}).", sent=True, url=self.url)
+            trouble = failure.detail if isinstance(failure, Unreachable) else not_now_text(self._pace, failure.detail)
+            pause = attempts.pause(failure.retry_after, trouble, self._pace.clock() - began)
             if pause is None:
                 raise failure
-            await self._sleep(pause.seconds)
+            await self._wait(pause)

@@ -14,9 +14,18 @@ import httpx
 
 from tarnlog import _calls, _commit_wire, _long, _plans, _wire
 from tarnlog._api import Order
-from tarnlog._connection import RNG, STREAM_SILENCE_SECONDS, answer_of, endpoint, new_commit_id, no_answer, timeouts
+from tarnlog._connection import (
+    LOG,
+    RNG,
+    STREAM_SILENCE_SECONDS,
+    answer_of,
+    endpoint,
+    new_commit_id,
+    no_answer,
+    timeouts,
+)
 from tarnlog._errors import NotFound, TarnlogError, Unavailable, Unreachable, error_from
-from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange
+from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Pause, Send, exchange, not_now_text
 from tarnlog._feed import ChangeFeed, Missing
 from tarnlog._long import OnProgress, OperationInfo, long_exchange
 from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation, Whole
@@ -79,7 +88,7 @@ class Client:
             trust_env=where.trust_env,
             transport=transport,
         )
-        self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG)
+        self._pace = Pace(deadline=deadline, timeout=timeout, clock=clock, rng=RNG, url=self.url)
         self._sleep = sleep
 
     def close(self) -> None:
@@ -481,9 +490,14 @@ class Client:
                 return result
             reply = None
             if isinstance(step, Pause):
-                self._sleep(step.seconds)
+                self._wait(step)
             else:
                 reply = self._send(step)
+
+    def _wait(self, pause: Pause) -> None:
+        if pause.notice:
+            LOG.warning("tarnlog: %s", pause.notice)
+        self._sleep(pause.seconds)
 
     def _send(self, step: Send) -> Answer | NoAnswer:
         request = step.request
@@ -526,8 +540,9 @@ class Client:
         attempts = Attempts(self._pace)
         silence = timeouts(self._pace.timeout, silence=STREAM_SILENCE_SECONDS)
         while True:
+            began = self._pace.clock()
             request = _calls.events(table, feed.position)
-            failure: TarnlogError = Unreachable("The live feed ended and could not be resumed.", sent=True)
+            failure: TarnlogError = Unreachable(f"The live feed of {self.url} ended.", sent=True, url=self.url)
             try:
                 with self._http.stream(
                     request.method, request.path, headers=dict(request.headers), timeout=silence
@@ -540,15 +555,17 @@ class Client:
                     else:
                         feed.connected()
                         for chunk in response.iter_bytes():
-                            attempts = Attempts(self._pace)
+                            attempts, began = Attempts(self._pace), self._pace.clock()
                             for found in feed.receive(chunk):
                                 if isinstance(found, Missing):
                                     yield from self.changes(table, found.first, found.last)
                                 else:
                                     yield found
             except httpx.RequestError as error:
-                failure = Unreachable(f"The live feed broke ({no_answer(error).reason}).", sent=True)
-            pause = attempts.pause(failure.retry_after)
+                reason = no_answer(error).reason
+                failure = Unreachable(f"The live feed of {self.url} broke ({reason}).", sent=True, url=self.url)
+            trouble = failure.detail if isinstance(failure, Unreachable) else not_now_text(self._pace, failure.detail)
+            pause = attempts.pause(failure.retry_after, trouble, self._pace.clock() - began)
             if pause is None:
                 raise failure
-            self._sleep(pause.seconds)
+            self._wait(pause)

@@ -13,7 +13,20 @@ from typing import Any
 import msgspec
 
 from tarnlog._errors import InvalidRequest, error_from
-from tarnlog._exchange import Answer, Attempts, Call, Exchange, NoAnswer, Pace, Request, Send, received
+from tarnlog._exchange import (
+    CHECK,
+    Answer,
+    Attempts,
+    Call,
+    Exchange,
+    NoAnswer,
+    Pace,
+    Request,
+    Send,
+    no_answer_text,
+    not_now_text,
+    received,
+)
 from tarnlog._results import NotInLog
 from tarnlog._wire import JSON, decoded, problem_document, problem_of, retry_after, table_path
 from tarnlog.protocol.action_json import DECODE_ERRORS, encode_action
@@ -78,8 +91,9 @@ def commit_exchange(request: Request, commit_id: str, pace: Pace) -> Exchange[Co
     attempts = Attempts(pace)
     uncertain = False
     while True:
+        began = pace.clock()
         reply = received((yield Send(request=request, timeout=min(pace.timeout, attempts.left))))
-        outcome = _unanswered(reply, commit_id) if isinstance(reply, NoAnswer) else read_outcome(reply, commit_id)
+        outcome = _unanswered(reply, commit_id, pace) if isinstance(reply, NoAnswer) else read_outcome(reply, commit_id)
         if uncertain and not _settles(outcome):
             wait = getattr(outcome, "retry_after", _DEFAULT_RETRY_AFTER)
             again = isinstance(outcome, (NotNow, Unknown))
@@ -89,7 +103,8 @@ def commit_exchange(request: Request, commit_id: str, pace: Pace) -> Exchange[Co
         if not isinstance(outcome, (NotNow, Unknown)):
             return outcome
         uncertain = uncertain or isinstance(outcome, Unknown)
-        pause = attempts.pause(None if isinstance(reply, NoAnswer) else retry_after(reply))
+        wait_for = None if isinstance(reply, NoAnswer) else retry_after(reply)
+        pause = attempts.pause(wait_for, _trouble(reply, pace), pace.clock() - began)
         if pause is None:
             return outcome
         yield pause
@@ -101,14 +116,23 @@ def _settles(outcome: CommitOutcome) -> bool:
     return isinstance(outcome, (Committed, Conflicted))
 
 
-def _unanswered(reply: NoAnswer, commit_id: str) -> CommitOutcome:
+def _trouble(reply: Answer | NoAnswer, pace: Pace) -> str:
+    """Why a send settled nothing, in a sentence."""
+    if isinstance(reply, NoAnswer):
+        return no_answer_text(pace, reply)
+    return not_now_text(pace, str(problem_document(reply).get("detail", f"HTTP {reply.status}")))
+
+
+def _unanswered(reply: NoAnswer, commit_id: str, pace: Pace) -> CommitOutcome:
     if reply.sent:
         return Unknown(commit_id=commit_id, retry_after=_DEFAULT_RETRY_AFTER)
     problem = {
         "type": TYPE_PREFIX + "service-unreachable",
         "title": "The service cannot be reached",
         "status": 503,
-        "detail": f"The service cannot be reached ({reply.reason}); nothing was sent. Check that it runs, and its URL.",
+        "detail": f"{no_answer_text(pace, reply)} Nothing was sent. {CHECK}",
+        "reason": reply.reason,
+        "url": pace.url,
     }
     return NotNow(commit_id=commit_id, problem=problem, retry_after=_DEFAULT_RETRY_AFTER)
 

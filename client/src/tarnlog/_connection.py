@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import ssl
@@ -19,7 +20,10 @@ DEFAULT_URL = "http://127.0.0.1:8420"
 STREAM_SILENCE_SECONDS = 60.0
 """How long the live feed may say nothing, not even a heartbeat, before it counts as broken."""
 
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 4.0
+"""How long to wait for a connection: a host that is away is reported within five seconds."""
+LOG = logging.getLogger("tarnlog")
+"""Notices of the clients. Where the process has no logging set up, Python writes warnings to stderr."""
 RNG = random.SystemRandom()
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 

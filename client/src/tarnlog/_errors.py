@@ -93,12 +93,14 @@ class Unavailable(TarnlogError):
 
 
 class Unreachable(Unavailable):
-    """No answer came back. `sent` is False when the request certainly never left; `reason` is the transport's word."""
+    """No answer came back from `url`. `sent` is False when the request certainly never left; `reason` is the
+    transport's word."""
 
-    def __init__(self, detail: str, *, sent: bool, reason: str = "") -> None:
+    def __init__(self, detail: str, *, sent: bool, reason: str = "", url: str = "") -> None:
         super().__init__(detail)
         self.sent = sent
         self.reason = reason
+        self.url = url
 
 
 class CommitUnknown(TarnlogError):
@@ -155,7 +157,8 @@ def raise_for_outcome(outcome: CommitOutcome) -> Committed:
         case Unknown():
             raise CommitUnknown(outcome)
         case NotNow(problem=problem) if str(problem.get("type", "")).endswith("/service-unreachable"):
-            raise Unreachable(str(problem.get("detail", "")), sent=False)
+            known = {name: str(problem.get(name, "")) for name in ("reason", "url")}
+            raise Unreachable(str(problem.get("detail", "")), sent=False, **known)
         case NotNow(problem=problem, retry_after=retry_after):
             raise error_from(from_document(int(problem.get("status", 503)), problem, retry_after))
         case Rejected(problem=problem):

@@ -18,6 +18,8 @@ from tarnlog._errors import TarnlogError, Unreachable, error_from
 from tarnlog.protocol.problems import Kind, ProblemError
 
 T = TypeVar("T")
+CHECK = "Check that the service runs there, and that the URL (TARNLOG_URL, or the client's url) is right."
+"""What to do about a service that does not answer."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -53,9 +55,10 @@ class Send(Struct, frozen=True, kw_only=True):
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """Wait before going on."""
+    """Wait before going on. `notice` is a line for the user, to be logged before the wait; empty for none."""
 
     seconds: float
+    notice: str = ""
 
 
 Exchange: TypeAlias = Generator[Send | Pause, Answer | NoAnswer | None, T]
@@ -74,12 +77,16 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How long to try and how long to wait between tries: exponential with jitter, never less than Retry-After."""
+    """How long to try and how long to wait between tries: exponential with jitter, never less than Retry-After.
+
+    `url` is that of the service, for messages.
+    """
 
     deadline: float
     timeout: float
     clock: Callable[[], float]
     rng: random.Random
+    url: str = "the service"
     first_delay: float = 0.05
     longest_delay: float = 5.0
 
@@ -95,12 +102,19 @@ class Pace(Struct, frozen=True, kw_only=True):
         return jittered if retry_after is None else retry_after + jittered
 
 
+NOTICE_AFTER_SECONDS = 2.0
+"""A service that is away for less is no news: it was restarted, or a connection was cut."""
+NOTICE_EVERY_SECONDS = 10.0
+
+
 class Attempts:
-    """The tries of one exchange: what time is left, and whether another try is worth waiting for."""
+    """The tries of one exchange: what time is left, whether another try is worth waiting for, and what to say of it."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._end = pace.clock() + pace.deadline
+        self._failing_since: float | None = None
+        self._noticed_at: float | None = None
         self.failures = 0
 
     @property
@@ -108,11 +122,32 @@ class Attempts:
         """Seconds until the deadline, never less than one: a try that cannot be answered is not worth sending."""
         return max(self._end - self._pace.clock(), 1.0)
 
-    def pause(self, retry_after: float | None = None) -> Pause | None:
-        """How long to wait before the next try; None when that would pass the deadline."""
+    def pause(self, retry_after: float | None = None, trouble: str = "", took: float = 0.0) -> Pause | None:
+        """How long to wait before the next try; None when that would pass the deadline.
+
+        `trouble` is why the service could not serve the try, which took `took` seconds. Once that lasts longer than
+        NOTICE_AFTER_SECONDS, or is about to, the pause carries a notice, and another every NOTICE_EVERY_SECONDS.
+        """
         self.failures += 1
         seconds = self._pace.delay(self.failures, retry_after)
-        return Pause(seconds=seconds) if self._pace.clock() + seconds < self._end else None
+        now = self._pace.clock()
+        if now + seconds >= self._end:
+            return None
+        return Pause(seconds=seconds, notice=self._notice(now, seconds, trouble, took))
+
+    def _notice(self, now: float, seconds: float, trouble: str, took: float) -> str:
+        if not trouble:
+            return ""
+        self._failing_since = now - took if self._failing_since is None else self._failing_since
+        due = (
+            now + seconds - self._failing_since > NOTICE_AFTER_SECONDS
+            if self._noticed_at is None
+            else now - self._noticed_at >= NOTICE_EVERY_SECONDS
+        )
+        if not due:
+            return ""
+        self._noticed_at = now
+        return f"{trouble} Trying again for {max(self._end - now, 1.0):.0f} s more."
 
 
 def received(reply: Answer | NoAnswer | None) -> Answer | NoAnswer:
@@ -128,10 +163,11 @@ def exchange(call: Call[T], pace: Pace, problem_of: Callable[[Answer], ProblemEr
     """
     attempts = Attempts(pace)
     while True:
+        began = pace.clock()
         reply = received((yield Send(request=call.request, timeout=pace.timeout)))
         failure: TarnlogError
         if isinstance(reply, NoAnswer):
-            failure = unreachable(call, reply)
+            failure = unreachable(call, reply, pace)
             again = True
         elif reply.status < 300 or reply.status in call.accept:
             return call.read(reply)
@@ -139,15 +175,28 @@ def exchange(call: Call[T], pace: Pace, problem_of: Callable[[Answer], ProblemEr
             problem = problem_of(reply)
             failure = error_from(problem, reply.status)
             again = problem.code.kind is Kind.UNAVAILABLE and reply.status != 500
-        pause = attempts.pause(failure.retry_after) if again and call.resend else None
+        trouble = no_answer_text(pace, reply) if isinstance(reply, NoAnswer) else not_now_text(pace, failure.detail)
+        took = pace.clock() - began
+        pause = attempts.pause(failure.retry_after, trouble, took) if again and call.resend else None
         if pause is None:
             raise failure
         yield pause
 
 
-def unreachable(call: Call[Any], reply: NoAnswer) -> Unreachable:
+def no_answer_text(pace: Pace, reply: NoAnswer) -> str:
+    """What happened to a request without an answer."""
+    return f"No answer from {pace.url} ({reply.reason})."
+
+
+def not_now_text(pace: Pace, detail: str) -> str:
+    """What a service said that cannot serve a request at the moment."""
+    return f"{pace.url} cannot serve this now ({detail.rstrip('.')})."
+
+
+def unreachable(call: Call[Any], reply: NoAnswer, pace: Pace) -> Unreachable:
     """The exception for a call that got no answer."""
-    advice = "Check that the service runs and that the URL is right."
-    if reply.sent and not call.resend:
-        advice = "It may have been carried out: look before you send it again."
-    return Unreachable(f"No answer from the service ({reply.reason}). {advice}", sent=reply.sent, reason=reply.reason)
+    advice = (
+        "It may have been carried out: check before you send it again." if reply.sent and not call.resend else CHECK
+    )
+    detail = f"{no_answer_text(pace, reply)} {advice}"
+    return Unreachable(detail, sent=reply.sent, reason=reply.reason, url=pace.url)

@@ -41,7 +41,6 @@ def commit(
         actions.append(action)
     out = Output(json)
     api = connect(ctx)
-    api.health()  # a service that is not there is better said now than after the deadline
     commit_id = request.commit_id or new_commit_id()
     if request.commit_id is None:
         out.note(f"commit id {commit_id}")

@@ -63,7 +63,8 @@ def advice(error: TarnlogError) -> str | None:
 
 def _sentence(error: TarnlogError) -> str:
     if isinstance(error, Unreachable) and not error.sent:
-        return "The service cannot be reached" + (f" ({error.reason})." if error.reason else ".")
+        where = f"The service at {error.url}" if error.url else "The service"
+        return f"{where} cannot be reached" + (f" ({error.reason})." if error.reason else ".")
     return error.detail
 
 
