@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import Add, Format, MetaData
-from tarnlog.protocol.predicates import Compare, CompareOp
-from tarnlog.protocol.schema import parse_schema
+from tarnlog.protocol.predicates import And, Compare, CompareOp, IsNotNull, IsNull, Not, Or, Predicate
+from tarnlog.protocol.schema import parse_schema, parse_schema_string
 from tarnlog_server.codec.column_bounds import MOST_COLUMNS, ColumnBoundsBuilder, bounded_columns
 from tarnlog_server.codec.manifest_filter import ManifestFilter
+from tarnlog_server.codec.partition_bounds import BoundsBuilder, PartitionBounds, partition_fields
 from tarnlog_server.codec.state_manifest import ManifestInfo
 from tarnlog_server.core.match import compile_predicate
 
@@ -77,6 +78,72 @@ ASKED: dict[str, list[Any]] = {
     "date": ["2023-12-31", "2024-01-01", "2024-01-04"],
     "timestamp": ["2024-01-01T05:00:00Z", "2024-01-02T00:00:00Z"],
 }
+NULLABLE: dict[str, list[str | None]] = {
+    "string": [None, "", "__HIVE_DEFAULT_PARTITION__", "a", "z", "A"],
+    "integer": [None, "1", "10", "9", ""],
+    "date": [None, "2024-01-01", "2024-02-01"],
+}
+
+
+def partitioned(kind: str, values: list[str | None]) -> tuple[MetaData, ManifestInfo]:
+    meta = metadata({"c": kind}, ("c",))
+    builder = BoundsBuilder(partition_fields(meta))
+    for value in values:
+        builder.note({"c": value})
+    return meta, ManifestInfo(path="m", num_entries=len(values), partition_bounds=builder.result())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_nulls_of_partitions_never_hide_a_file_that_may_match(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(sorted(NULLABLE)))
+    values = data.draw(st.lists(st.sampled_from(NULLABLE[kind]), min_size=1, max_size=4))
+    asked: Predicate = data.draw(
+        st.sampled_from([IsNull("c"), IsNotNull("c"), Compare("ne", "c", {"integer": 10}.get(kind, "2024-01-01"))])
+    )
+    if data.draw(st.booleans()):
+        asked = Not(asked)
+    meta, info = partitioned(kind, values)
+    test = compile_predicate(asked, parse_schema_string(meta.schema_string), ("c",))
+    kept = any(test({"c": value}, None, None) for value in values)
+    assert ManifestFilter(asked, meta).may_hold(info) or not kept
+
+
+@pytest.mark.parametrize(
+    "kind, values, predicate, kept",
+    [
+        ("date", ["2024-01-01", "2024-01-02"], IsNull("c"), False),
+        ("date", ["2024-01-01", None], IsNull("c"), True),
+        ("date", [None, None], IsNull("c"), True),
+        ("date", ["2024-01-01"], Not(IsNotNull("c")), False),
+        ("date", [None, None], IsNotNull("c"), False),
+        ("date", [None, "2024-01-01"], IsNotNull("c"), True),
+        ("date", [None, None], Compare("eq", "c", "2024-01-01"), False),
+        ("date", ["2024-01-01"], Or((IsNull("c"), Compare("eq", "c", "2024-01-01"))), True),
+        ("date", ["2024-01-01"], And((IsNull("c"), Compare("eq", "c", "2024-01-01"))), False),
+        ("string", ["a", "b"], IsNull("c"), False),
+        ("string", ["", "b"], IsNull("c"), True),
+        ("string", ["A", "a"], IsNull("c"), True),
+    ],
+)
+def test_is_null_prunes_manifests_by_contains_null(
+    kind: str, values: list[str | None], predicate: Predicate, kept: bool
+) -> None:
+    """A text that some writers use for null, such as `""`, keeps the manifest that may hold it."""
+    meta, info = partitioned(kind, values)
+    held, because = ManifestFilter(predicate, meta).decided(info)
+    assert held is kept
+    assert kept or {leaf.decider.value for leaf in because} == {"bounds"}
+
+
+def test_another_writers_silence_about_nulls_prunes_nothing() -> None:
+    meta, _ = partitioned("date", ["2024-01-01"])
+    info = ManifestInfo(
+        path="m", num_entries=1, partition_bounds={"c": PartitionBounds(min="2024-01-01", max="2024-01-02")}
+    )
+    assert ManifestFilter(IsNull("c"), meta).may_hold(info)
+
+
 OPS: list[CompareOp] = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 
