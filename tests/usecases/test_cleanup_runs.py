@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.ports.object_store import ObjectStore
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.conftest import LONG
@@ -167,15 +166,20 @@ async def test_what_one_failed_deletion_does_to_the_rest(warehouse: Warehouse, p
     replica = replica_on(warehouse, store)
     await replica.tables.alter(ORDERS, set_properties(cleanup__failurePolicy=policy))
     table.past.append(table.past[-1])
+    before = table.version_files()
+    done = await replica.cleanup.cleanup(ORDERS)
+    went = sorted(set(before) - set(table.version_files()))
+    assert done.versions_deleted == len(went)
     if policy == "fail":
-        with pytest.raises(ProblemError) as caught:
-            await replica.cleanup.cleanup(ORDERS)
-        assert caught.value.slug == "storage-unavailable"
-        assert len(table.state_dirs()) > 3, "states were not reached"
+        assert done.status == "failed"
+        assert f"{1:020d}.json could not be deleted" in done.message
+        assert "cleanup.failurePolicy is fail: nothing was deleted after that" in done.message
+        assert went == [0], "only what came before the failure"
+        assert (done.states_deleted, len(table.state_dirs()) > 3) == (0, True), "states were not reached"
     else:
-        done = await replica.cleanup.cleanup(ORDERS)
         assert (done.status, done.states_deleted > 0) == ("partial", True)
         assert "1 deletions failed" in done.message
+        assert went[:2] == [0, 2], "the others went"
     assert 1 in table.version_files()
     assert await table.faults(warehouse.replica()) == []
     store.part = "nothing"

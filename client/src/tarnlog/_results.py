@@ -126,6 +126,7 @@ class CleanupInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a cleanup of a table's log deleted, or would delete (`status` is `dry-run`).
 
     `floor` is the oldest version that can be read. Other statuses: `success`; `partial`, when some deletions failed;
+    `failed`, when one did and `cleanup.failurePolicy` is `fail`, so that nothing was deleted after it;
     `disabled` by `cleanup.enabled`; `anchor-damaged`, when nothing was deleted because the floor's state is broken.
     """
 

@@ -136,6 +136,7 @@ class StateRoutes:
                 description="Versions below the floor, superseded checkpoints and states, manifests that no state "
                 "uses; then the floor moves on. With `dryRun` nothing changes and the answer tells what would go. "
                 "`status` is `success`, `dry-run`, `partial` (some deletions failed; the next cleanup tries again), "
+                "`failed` (one did, and `cleanup.failurePolicy` is `fail`: nothing was deleted after it), "
                 "`disabled` by `cleanup.enabled`, or `anchor-damaged`: the floor's state is broken, and nothing was "
                 "deleted. Sent twice, it does no harm. Needs scope `write`.",
                 scope="write",
@@ -154,7 +155,8 @@ class StateRoutes:
                 tag=_TAG,
                 summary="How the newest state does",
                 description="The newest state that this replica opened the table from or wrote. `status` is `ours`, "
-                "`foreign` for another writer's, `none` when there is no state: the log alone tells the table.",
+                "`foreign` for another writer's, `none` when there is no state: the log alone tells the table. "
+                "`numFiles` and `totalBytes` are those of the state's own `version`, not of the newest one.",
                 results={200: Result("The state", StateView, STATE)},
             ),
         ]

@@ -22,7 +22,7 @@ from tarnlog_server.ports.object_store import ObjectMissing, OutcomeUnknown
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.anchor import build_anchor
 from tarnlog_server.usecases.catalog import SETTLE_ATTEMPTS
-from tarnlog_server.usecases.deleting import AT_ONCE, Deleting, StoreGaveUp
+from tarnlog_server.usecases.deleting import AT_ONCE, Deleting, Stopped, StoreGaveUp
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.log_listing import (
     Directories,
@@ -113,6 +113,11 @@ class CleanupRun:
             self.done.notes.append(str(moved))
         except StoreGaveUp as gave_up:
             self.done.notes.append(f"the store does not delete ({gave_up.error}): the rest is left for the next run")
+        except Stopped as stopped:
+            self.done.failures = self._deleting.failures
+            self.done.status = "failed"
+            self.done.notes.append(f"{stopped}, and cleanup.failurePolicy is fail: nothing was deleted after that")
+            return self.done
         self.done.failures = self._deleting.failures
         if self.done.failures:
             self.done.status = "partial"
@@ -214,12 +219,15 @@ class CleanupRun:
                 self.done.versions, self.done.states = len(made.versions), len(made.states)
                 self.done.checkpoints = len(made.checkpoints)
             else:
-                self.done.versions += await self._deleting.each(map(self._paths.version, made.versions), "versions")
+                await self._deleting.each(map(self._paths.version, made.versions), "versions")
                 await self._delete_checkpoints(made, listing)
                 await self._delete_states(made, listing)
             manifests = await self._manifests({one.version for one in made.states} if self._dry else set())
             await self._move_floor(made, facts)
         finally:
+            if not self._dry:
+                for kind in ("versions", "checkpoints", "states", "manifests"):
+                    setattr(self.done, kind, self._deleting.gone[kind])
             self._counted(facts, manifests)
 
     async def _delete_checkpoints(self, made: CleanupPlan, listing: LogListing) -> None:
@@ -230,7 +238,7 @@ class CleanupRun:
             [key for key in listing.checkpoints[names] if key not in staying]
             for names in sorted(going)
         ]
-        self.done.checkpoints += await self._deleting.groups(groups, "checkpoints")
+        await self._deleting.groups(groups, "checkpoints")
 
     async def _delete_states(self, made: CleanupPlan, listing: LogListing) -> None:
         floor = listing.facts.floor.version if listing.facts.floor is not None else None
@@ -238,7 +246,7 @@ class CleanupRun:
             await self._still_stands(floor)
             some = made.states[start : start + AT_ONCE]
             groups = [listing.states[one.version].keys for one in some]
-            self.done.states += await self._deleting.groups(groups, "states")
+            await self._deleting.groups(groups, "states")
 
     async def _still_stands(self, floor: int | None) -> None:
         now = self._world.now_ms()
@@ -267,7 +275,7 @@ class CleanupRun:
             if any(one.manifests is None for one in fresh):
                 break
             keys = [f"{self._paths.root}{name}" for name in unused[start : start + AT_ONCE] if name not in used]
-            self.done.manifests += await self._deleting.each(keys, "manifests")
+            await self._deleting.each(keys, "manifests")
         return len(found)
 
     async def _move_floor(self, made: CleanupPlan, facts: LogFacts) -> None:
