@@ -216,6 +216,8 @@ def test_a_skipped_file_stays_live(api: TableApi, table: str) -> None:
     assert paths(api, table) == {"a"}
     assert [skip.reason for skip in api.skips(table)] == ["broken footer"]
     assert api.cooldowns(table) == {"a": second.retry_after}
+    third = api.record_skip(table, "a", reason="broken footer", operation="MERGE", cooldown_hours=0.5)
+    assert (third.skip_count, third.retry_after) == (3, second.retry_after), "the longer cooldown stays"
     raise_for_outcome(api.commit(table, [remove("a")], read_version=api.get_table(table).version))
     assert list(api.skips(table)) == []
     assert api.cooldowns(table) == {}

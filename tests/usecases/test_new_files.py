@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tarnlog.protocol.actions import Add
+from tarnlog.protocol.commits import Rejected
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.usecases.replicas import (
     ORDERS,
@@ -49,6 +50,32 @@ async def listed(replica: Coordinator, path: str) -> Add:
     page = await replica.snapshots.files(ORDERS, None, None, 0, 1000, None)
     (found,) = [file for file in page.files if file.path == path]
     return found
+
+
+async def test_a_reference_to_no_mapping_is_refused(warehouse: Warehouse) -> None:
+    replica = warehouse.replica()
+    await create(replica)
+    await commit(replica, add_line("a", docMappingJson=TITLE))
+    known = (await listed(replica, "a")).doc_mapping_ref
+    await commit(replica, add_line("b", docMappingRef=known))
+    unknown = add_line("c", docMappingRef="0123456789abcdef")
+    for sent in ([add_line("d"), unknown], [add_line("e"), unknown, remove_line("a")]):
+        outcome = await send(replica, *sent, readVersion=2)
+        assert isinstance(outcome, Rejected)
+        assert outcome.problem["status"] == 422
+        assert outcome.problem["type"].endswith("commit-invalid")
+        assert [error["pointer"] for error in outcome.problem["errors"]] == ["/actions/1/add/docMappingRef"]
+        assert "send the mapping itself as docMappingJson" in outcome.problem["detail"]
+    assert (await replica.tables.describe(ORDERS, 0)).version == 2, "nothing was written"
+    # What is inline counts, whatever stands beside it; and a commit may bring the registry itself.
+    await commit(replica, add_line("f", docMappingRef="0123456789abcdef", docMappingJson=BODY))
+    view = await replica.snapshots.snapshot(ORDERS, None, None, 0)
+    assert view.meta_data is not None
+    own = dict(view.meta_data) | {
+        "configuration": {**view.meta_data["configuration"], "docMappingSchema.0123456789abcdef": "[1]"}
+    }
+    await commit(replica, {"metaData": own}, unknown, readVersion=3)
+    assert (await listed(warehouse.replica(), "c")).doc_mapping_json == "[1]"
 
 
 async def registry(replica: Coordinator) -> dict[str, str]:

@@ -65,6 +65,27 @@ async def test_the_count_grows_over_replicas_and_at_the_same_time(warehouse: War
     assert last.skip_count == 9
 
 
+@pytest.mark.parametrize("format_", ["avro", "json", "parquet", None])
+async def test_a_later_shorter_skip_does_not_end_a_longer_cooldown(warehouse: Warehouse, format_: str | None) -> None:
+    replica = warehouse.replica()
+    await create(replica)
+    await commit(replica, add_line("x"))
+    until = warehouse.world.now_ms() + 48 * HOUR_MS
+    await skip(replica, cooldown_hours=48.0)
+    warehouse.world.advance(60)
+    shorter = await skip(replica, reason="again", cooldown_hours=1.0)
+    assert (shorter.reason, shorter.skip_count, shorter.retry_after) == ("again", 2, until)
+    if format_ is not None:
+        await replica.checkpoints.checkpoint(ORDERS, format_)
+    warehouse.world.advance(2 * HOUR_MS / 1000)
+    for one in (replica, warehouse.replica()):
+        assert await cooldowns(one) == {"x": until}
+    longer = await skip(replica, cooldown_hours=72.0)
+    assert await cooldowns(warehouse.replica()) == {"x": longer.retry_after}
+    assert longer.retry_after is not None
+    assert longer.retry_after > until
+
+
 async def test_removing_the_file_clears_it_and_a_new_file_starts_at_one(warehouse: Warehouse) -> None:
     replica = warehouse.replica()
     await create(replica)

@@ -416,7 +416,10 @@ class FakeTarnlog:
                 operation=operation,
                 partition_values=None if partition_values is None else dict(partition_values),
                 size=size,
-                retry_after=now + int((24 if cooldown_hours is None else cooldown_hours) * 3_600_000),
+                retry_after=max(
+                    now + int((24 if cooldown_hours is None else cooldown_hours) * 3_600_000),
+                    (before.retry_after or 0) if before is not None else 0,
+                ),
                 skip_count=1 if before is None else before.skip_count + 1,
             )
             found.append([skip], now_ms=now, operation="SKIP", commit_id=new_commit_id())

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.paths import path_key
-from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.replay import Snapshot, cooled
 from tarnlog_server.core.schema_dedup import lookup, mapping_ref
 
 SHOWN = 5
@@ -86,7 +86,7 @@ def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
     ]
     if dict(replayed.txns) != dict(stored.txns):
         found.append("its txns differ")
-    if dict(replayed.skips) != dict(stored.skips):
+    if not _same_skips(replayed, stored):
         found.append("its skips differ")
     for key, (_, version) in stored.tombstones.known.items():
         known = replayed.tombstones.known.get(key)
@@ -94,6 +94,12 @@ def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
             found.append(f"it remembers a removal of {key!r} that never was")
             break
     return found + list(_file_differences(replayed, stored))
+
+
+def _same_skips(replayed: Snapshot, stored: Snapshot) -> bool:
+    """States of before a shorter skip was kept from ending a longer cooldown tell the shorter one."""
+    told = {key: cooled(skip, replayed.skips.get(key)) for key, skip in stored.skips.items()}
+    return told == dict(replayed.skips)
 
 
 def _file_differences(replayed: Snapshot, stored: Snapshot) -> Iterator[str]:

@@ -7,7 +7,7 @@ import functools
 import msgspec
 
 from tarnlog.protocol.action_json import encode_action, with_unknown_fields
-from tarnlog.protocol.actions import Action, MetaData, Protocol, Skip
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Skip
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
@@ -16,7 +16,8 @@ from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolutio
 from tarnlog_server.core.intent import Intent, footprint_of
 from tarnlog_server.core.new_files import rewritten, rules_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
-from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.replay import Snapshot, cooled
+from tarnlog_server.core.schema_dedup import lookup
 from tarnlog_server.core.table_settings import PropertyError, check_properties
 from tarnlog_server.core.validate import invalid
 
@@ -45,9 +46,31 @@ def finalize(intent: Intent, head: Snapshot) -> None:
         if is_live(key):
             message = f"{add.path!r} is already a live file of the table: give new files new names"
             raise invalid([{"pointer": "/actions", "message": message}])
+    _check_mappings(intent, head)
     _rewrite_files(intent, head)
     if intent.footprint.metadata or intent.footprint.protocol or intent.footprint.skips:
         _rewrite(intent, tuple(_finalized(action, intent, head) for action in intent.actions))
+
+
+def _check_mappings(intent: Intent, head: Snapshot) -> None:
+    """A file that refers to a document mapping comes after the mapping: else no reader could ever resolve it."""
+    if not any(add.doc_mapping_ref and add.doc_mapping_json is None for add in intent.footprint.adds.values()):
+        return
+    registry = dict(head.metadata.configuration) if head.metadata is not None else {}
+    for action in intent.actions:
+        if isinstance(action, MetaData):
+            registry.update(action.configuration)
+    errors = []
+    for index, action in enumerate(intent.actions):
+        ref = action.doc_mapping_ref if isinstance(action, Add) and action.doc_mapping_json is None else None
+        if ref and lookup(ref, registry) is None:
+            message = (
+                f"the table has no document mapping {ref!r}: "
+                "send the mapping itself as docMappingJson, and it is registered with this commit"
+            )
+            errors.append({"pointer": f"/actions/{index}/add/docMappingRef", "message": message})
+    if errors:
+        raise invalid(errors)
 
 
 def _rewrite_files(intent: Intent, head: Snapshot) -> None:
@@ -98,7 +121,8 @@ def _counted_skip(skip: Skip, head: Snapshot) -> Skip:
         message = f"{skip.path!r} is not a live file of the table, so there is nothing to skip"
         raise invalid([{"pointer": "/path", "message": message}])
     previous = head.skips.get(key)
-    return msgspec.structs.replace(skip, skip_count=1 + (previous.skip_count if previous else 0))
+    # Written as it is in force, for readers that look at the newest skip of a file alone.
+    return msgspec.structs.replace(cooled(skip, previous), skip_count=1 + (previous.skip_count if previous else 0))
 
 
 def _replaces_all(intent: Intent, head: Snapshot) -> bool:

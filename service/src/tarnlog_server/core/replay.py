@@ -133,7 +133,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         elif isinstance(action, Txn):
             txns = txns.set(action.app_id, (action, record.version))
         elif isinstance(action, Skip):
-            skips = skips.set(key, action)
+            skips = skips.set(key, cooled(action, skips.get(key)))
         elif isinstance(action, MetaData):
             metadata = action
             truncation = recorded_length(truncation, int(setting(action.configuration, "stats.truncation.maxLength")))
@@ -167,6 +167,15 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         truncation=truncation,
     )
     return Applied(after, removed, gone_since)
+
+
+def cooled(skip: Skip, previous: Skip | None) -> Skip:
+    """A skip with the cooldown in force: a later skip of the same file extends it, and never ends it earlier."""
+    if previous is None or previous.retry_after is None:
+        return skip
+    if skip.retry_after is not None and skip.retry_after >= previous.retry_after:
+        return skip
+    return msgspec.structs.replace(skip, retry_after=previous.retry_after)
 
 
 def _timed(remove: Remove, timestamp: int) -> Remove:
