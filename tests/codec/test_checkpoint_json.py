@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import re
 
 import msgspec
@@ -179,6 +180,37 @@ def test_parts_hold_as_many_actions_as_they_may() -> None:
     assert [(part.number, part.last) for part in parts] == [(1, False), (2, True)]
     (only,) = encode_checkpoint_parts(facts, [], checkpoint_id=ID, actions_per_part=7, compress=True)
     assert only.last
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_no_part_is_larger_than_the_limit(compress: bool) -> None:
+    """Text that cannot be compressed well, and the lists of versions and times in the leading line, count too."""
+    limit, rng = 64 * 1024, random.Random(1)
+    files = [
+        StateFile(msgspec.structs.replace(FILES[1].add, path=f"f{i:05d}", stats=rng.randbytes(40).hex()), 2**50, 2**60)
+        for i in range(2000)
+    ]
+    parts = list(
+        encode_checkpoint_parts(
+            FACTS, files, checkpoint_id=ID, actions_per_part=10**6, max_file_size=limit, compress=compress
+        )
+    )
+    assert len(parts) > 5
+    assert max(len(part.data) for part in parts) <= limit
+    assert min(len(inflate(KEY, part.data)) for part in parts[:-1]) > limit * 0.98, "no more parts than it takes"
+    assert joined([part.data for part in parts]) == State(unchanged(FACTS), unchanged_files(files), ours=True)
+
+
+def test_more_txns_than_a_part_may_hold() -> None:
+    txns = tuple((Txn(app_id=f"app{i:04d}", version=i), i) for i in range(500))
+    facts = msgspec.structs.replace(FACTS, txns=txns)
+    parts = list(
+        encode_checkpoint_parts(
+            facts, FILES, checkpoint_id=ID, actions_per_part=100, max_file_size=2**20, compress=True
+        )
+    )
+    assert [part.actions for part in parts] == [100, 100, 100, 100, 100, 7]
+    assert joined([part.data for part in parts]) == State(unchanged(facts), unchanged_files(FILES), ours=True)
 
 
 def test_unsorted_files_are_refused() -> None:

@@ -53,7 +53,7 @@ MANIFEST = StateManifest(
 )
 
 # Fixed bytes. States written like this exist: add new ones beside them, never edit.
-GOLDEN_JSON = (
+GOLDEN_WITHOUT_METADATA = (
     b'{"sha256":"6b57bc5ea42fe70ef304b0d08c9077dc6db3d828459bceaa8c46e46b818cfc36","formatVersion":1,"stat'
     b'eVersion":42,"createdAt":1704067201000,"numFiles":3,"totalBytes":1048596,"protocolVersion":4,"manife'
     b'sts":[{"path":"manifests/manifest-00ff-1.avro","numEntries":50000,"maxAddedAtVersion":42,"partitionB'
@@ -78,6 +78,41 @@ GOLDEN_JSON = (
     b'ove":{"version":5,"dataChange":false,"extendedFileMetadata":true,"partitionValues":{"day":null,"n":"'
     b'1"},"size":4,"tags":{"t":"u"}}}],"tombstoneVersions":[41,2],"dropped":true,"adoptedFrom":12,"version'
     b'Timestamps":[[13,1704067100000],[14,1704067100001]]}'
+)
+GOLDEN_JSON = (
+    b'{"sha256":"c9a55a3155966840267fe46b92ea2feaed0a8fb0bf300175941c0340de678d73","formatVersion":1,"stat'
+    b'eVersion":42,"createdAt":1704067201000,"numFiles":3,"totalBytes":1048596,"protocolVersion":4,"manife'
+    b'sts":[{"path":"manifests/manifest-00ff-1.avro","numEntries":50000,"maxAddedAtVersion":42,"partitionB'
+    b'ounds":{"day":{"min":"2024-01-01","max":"2024-01-31","containsNull":false},"n":{"min":"9","max":"10"'
+    b',"containsNull":true}},"tombstoneCount":2,"liveEntryCount":49998,"sha256":"cdcdcdcdcdcdcdcdcdcdcdcdc'
+    b'dcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"},{"path":"state-v00000000000000000007/manifest-a.avro","num'
+    b'Entries":1,"sha256":"abababababababababababababababababababababababababababababababab"}],"tombstones'
+    b'":["gone.parquet","gr%C3%BCn"],"schemaRegistry":{"ab12cd34ef56gh78":"[{\\"name\\":\\"title\\"}]"},"m'
+    b'etadata":"{\\"metaData\\":{\\"id\\":\\"7f0c\\",\\"name\\":\\"orders\\",\\"format\\":{\\"provider\\":'
+    b'\\"parquet\\",\\"options\\":{\\"k\\":\\"v\\"}},\\"schemaString\\":\\"{\\\\\\"type\\\\\\":\\\\\\"stru'
+    b'ct\\\\\\",\\\\\\"fields\\\\\\":[{\\\\\\"name\\\\\\":\\\\\\"id\\\\\\",\\\\\\"type\\\\\\":\\\\\\"long'
+    b'\\\\\\",\\\\\\"nullable\\\\\\":true,\\\\\\"metadata\\\\\\":{}},{\\\\\\"name\\\\\\":\\\\\\"day\\\\\\"'
+    b',\\\\\\"type\\\\\\":\\\\\\"date\\\\\\",\\\\\\"nullable\\\\\\":true,\\\\\\"metadata\\\\\\":{}},{\\\\'
+    b'\\"name\\\\\\":\\\\\\"n\\\\\\",\\\\\\"type\\\\\\":\\\\\\"integer\\\\\\",\\\\\\"nullable\\\\\\":true,'
+    b'\\\\\\"metadata\\\\\\":{}}]}\\",\\"partitionColumns\\":[\\"day\\",\\"n\\"],\\"configuration\\":{\\"d'
+    b'ocMappingSchema.ab12cd34ef56gh78\\":\\"[{\\\\\\"name\\\\\\":\\\\\\"title\\\\\\"}]\\",\\"owner\\":\\"'
+    b'zo\xc3\xab\\"},\\"createdTime\\":1704067200000}}","timestamp":1704067200456,"putId":"018cc251f400700'
+    b'0800000000000abcd","versionSha256":"5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e'
+    b'","truncationLength":32,"protocol":{"minReaderVersion":4,"minWriterVersion":4,"readerFeatures":["avr'
+    b'oState"],"writerFeatures":["avroState"]},"metaData":{"id":"7f0c","name":"orders","format":{"provider'
+    b'":"parquet","options":{"k":"v"}},"schemaString":"{\\"type\\":\\"struct\\",\\"fields\\":[{\\"name\\":'
+    b'\\"id\\",\\"type\\":\\"long\\",\\"nullable\\":true,\\"metadata\\":{}},{\\"name\\":\\"day\\",\\"type'
+    b'\\":\\"date\\",\\"nullable\\":true,\\"metadata\\":{}},{\\"name\\":\\"n\\",\\"type\\":\\"integer\\",'
+    b'\\"nullable\\":true,\\"metadata\\":{}}]}","partitionColumns":["day","n"],"configuration":{"docMappin'
+    b'gSchema.ab12cd34ef56gh78":"[{\\"name\\":\\"title\\"}]","owner":"zo\xc3\xab"},"createdTime":170406720'
+    b'0000},"txns":[{"appId":"stream","version":8,"lastUpdated":9},{"u":1,"appId":"b","version":-1}],"txnV'
+    b'ersions":[41,2],"skips":[{"path":"p.parquet","skipTimestamp":1,"reason":"broken","operation":"merge"'
+    b',"retryAfter":99,"skipCount":3},{"why":"not","path":"q.parquet","skipTimestamp":1,"reason":"r","oper'
+    b'ation":"o"}],"removes":[{"path":"day=2024-01-03/a.parquet","version":41,"deletionTimestamp":99,"remo'
+    b've":{"dataChange":true,"deletionTimestamp":null}},{"path":"z.parquet","version":40,"deletionTimestam'
+    b'p":77,"remove":{"version":5,"dataChange":false,"extendedFileMetadata":true,"partitionValues":{"day":'
+    b'null,"n":"1"},"size":4,"tags":{"t":"u"}}}],"tombstoneVersions":[41,2],"dropped":true,"adoptedFrom":1'
+    b'2,"versionTimestamps":[[13,1704067100000],[14,1704067100001]]}'
 )
 GOLDEN_AVRO = unpacked(
     "eNqdVc+L00AU7oZSKt5kEY9ldC/SxrRbt1K87FaFPSyKuyxI28M0M8mOJjMxmdStIbD/wOJNPCh40EX0nxA8eBNPXv1DPOibbNOmtb+0lJK8"
@@ -105,6 +140,20 @@ SEED = b"""{
 def test_the_golden_document() -> None:
     assert encode_state_manifest(MANIFEST) == GOLDEN_JSON
     assert decode_state_manifest(KEY, VERSION, GOLDEN_JSON) == MANIFEST
+    assert decode_state_manifest(KEY, VERSION, GOLDEN_WITHOUT_METADATA) == MANIFEST
+
+
+def test_other_readers_find_the_metadata_where_they_look_for_it() -> None:
+    """The member `metadata` is the action as text, as in the record that is written for them."""
+    document = msgspec.json.decode(encode_state_manifest(MANIFEST))
+    known = ("formatVersion", "stateVersion", "createdAt", "numFiles", "totalBytes", "protocolVersion", "manifests")
+    theirs = {name: document[name] for name in (*known, "tombstones", "schemaRegistry", "metadata")}
+    read = decode_state_manifest(KEY, VERSION, msgspec.json.encode(theirs))
+    assert not read.ours
+    assert read.facts.metadata == MANIFEST.facts.metadata
+    assert list(msgspec.json.decode(document["metadata"])) == ["metaData"]
+    none = msgspec.structs.replace(MANIFEST, facts=msgspec.structs.replace(FACTS, metadata=None))
+    assert "metadata" not in msgspec.json.decode(encode_state_manifest(none))
 
 
 def test_the_document_can_be_read_without_us() -> None:

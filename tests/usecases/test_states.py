@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -178,6 +179,52 @@ async def test_a_broken_state_leads_to_the_one_before_it(warehouse: Warehouse) -
     base = reader.open_tables.opened()[0].live.base
     assert base is not None
     assert (base.ref.version, base.ref.kind) == (1, Kind.AVRO)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+async def test_a_state_counts_its_own_version(warehouse: Warehouse, format_: str) -> None:
+    replica = warehouse.replica()
+    await create(replica)
+    empty = await replica.checkpoints.describe(ORDERS)
+    assert (empty.status, empty.version, empty.num_files, empty.total_bytes) == ("none", None, 0, 0)
+    await commit(replica, add_line("a", size=10), add_line("b", size=20))
+    assert (await replica.checkpoints.describe(ORDERS)).num_files == 0, "there is still no state"
+    await replica.checkpoints.checkpoint(ORDERS, format_)
+    await commit(replica, add_line("c", size=30))
+    for one in (replica, warehouse.replica()):
+        state = await one.checkpoints.describe(ORDERS)
+        assert (state.version, state.num_files, state.total_bytes) == (1, 2, 30)
+
+
+@pytest.mark.parametrize("compressed", ["true", "false"])
+@pytest.mark.parametrize("by", ["actions", "bytes"])
+async def test_a_json_checkpoint_in_parts_is_pointed_to_with_its_id(
+    warehouse: Warehouse, by: str, compressed: str
+) -> None:
+    rng = random.Random(by)
+    limits = {"checkpoint.actionsPerPart": "40"} if by == "actions" else {"checkpoint.maxFileSize": "65536"}
+    properties = {"state.format": "json", "transaction.compression.enabled": compressed, **limits}
+    replica = warehouse.replica()
+    log = warehouse.log(await create(replica, properties=properties))
+    await commit(replica, add_line("one"))
+    assert not (await replica.checkpoints.checkpoint(ORDERS)).is_multi_part
+    hint = json.loads(warehouse.store.raw(f"{log}_last_checkpoint"))
+    assert (hint["format"], "checkpointId" in hint, "parts" in hint) == ("json", False, False)
+    await commit(replica, *(add_line(f"f{i:03d}", stats=rng.randbytes(600).hex()) for i in range(150)))
+    assert (await replica.checkpoints.checkpoint(ORDERS)).is_multi_part
+    hint = json.loads(warehouse.store.raw(f"{log}_last_checkpoint"))
+    manifest = json.loads(warehouse.store.raw(f"{log}{2:020d}.checkpoint.json"))
+    assert (hint["version"], hint["format"], hint["parts"]) == (2, "json-multipart", len(manifest["parts"]))
+    assert hint["checkpointId"] == manifest["checkpointId"]
+    assert len(manifest["parts"]) > 2
+    for name in manifest["parts"]:
+        assert manifest["checkpointId"] in name
+        assert len(warehouse.store.raw(f"{log}{name}")) <= 65536
+    reader = warehouse.replica()
+    assert len((await look(reader))["files"]) == 151
+    base = reader.open_tables.opened()[0].live.base
+    assert base is not None
+    assert base.ref.version == 2
 
 
 async def test_an_incremental_state_costs_what_changed(warehouse: Warehouse) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -42,6 +43,8 @@ _FEW_REMOVES = 1000
 _BATCH = 20_000
 _BYTES_PER_ROW = 1024
 """More than a row takes, so that a batch never overshoots a small limit by much."""
+_FOOTER_BYTES = 110
+"""More than the footer says about a stored column, and as much for each of its row groups."""
 _INFO, _PROTOCOL, _LEAVES = b"tarnlog.checkpoint", b"tarnlog.protocol", b"tarnlog.leaves"
 _META_DATA, _META_DATA_BYTES = b"tarnlog.metaData", 16 * 1024
 """One action in ten columns: unless it is large, its text is told beside the facts, and they are for other readers."""
@@ -82,7 +85,11 @@ def encode_parquet(
     compression: Compression = "snappy",
     max_file_size: int = 128 * 1024 * 1024,
 ) -> Iterator[EncodedCheckpoint]:
-    """The files of a checkpoint, in order; a single one is number 1 and last. `files` are sorted by path."""
+    """The files of a checkpoint, in order; a single one is number 1 and last. `files` are sorted by path.
+
+    A file has at most `max_file_size` bytes. Two things are not divided: an action, and the facts of the table, which
+    are in the first file.
+    """
     if compression not in ("snappy", "zstd", "gzip", "none"):
         raise ValueError(f"compression is snappy, zstd, gzip or none, not {compression!r}")
     rows = itertools.chain(
@@ -90,34 +97,76 @@ def encode_parquet(
         checkpoint_order.tail(facts, files),
     )
     per_batch = max(1, min(_BATCH, max_file_size // _BYTES_PER_ROW))
-    batches = map(_record_batch, iter(lambda: list(itertools.islice(rows, per_batch)), []))
-    batch, following = next(batches, None), next(batches, None)
+    batches = deque[pa.RecordBatch]()
+    more = map(_record_batch, iter(lambda: list(itertools.islice(rows, per_batch)), []))
     for number in itertools.count(1):
-        if batch is not None and following is None:
-            batch = checkpoint_schema.narrowed(batch)
-        out = io.BytesIO()
-        actions, largest = 0, 0
-        leaves: dict[str, set[int]] = {}
-        with pq.ParquetWriter(
-            out,
-            checkpoint_schema.SCHEMA if batch is None else batch.schema,
+        _refill(batches, more)
+        if len(batches) == 1:
+            batches.append(checkpoint_schema.narrowed(batches.pop()))
+        file = _File(facts, number, compression, batches[0].schema if batches else checkpoint_schema.SCHEMA)
+        while batches and (not file.actions or file.size + file.largest <= max_file_size):
+            before = file.size
+            file.write(batches.popleft())
+            file.largest = max(file.largest, file.size - before)
+            _refill(batches, more)
+            if file.size > max_file_size and len(file.batches) == 1 and file.actions > 1:
+                # Its rows are larger than expected: start this file again, with half of them.
+                (batch,) = file.batches
+                half = batch.num_rows // 2
+                batches.extendleft((batch.slice(half), batch.slice(0, half)))
+                file = _File(facts, number, compression, batch.schema)
+        yield file.encoded(last=not batches)
+        if not batches:
+            return
+
+
+def _refill(batches: deque[pa.RecordBatch], more: Iterator[pa.RecordBatch]) -> None:
+    """Have two at hand where there are as many: the last one is known as the last."""
+    while len(batches) < 2 and (batch := next(more, None)) is not None:
+        batches.append(batch)
+
+
+class _File:
+    """One file of a checkpoint, a row group a batch. Holds its bytes, and its batches while it has only one."""
+
+    def __init__(self, facts: StateFacts, number: int, compression: Compression, schema: pa.Schema) -> None:
+        self._facts = facts
+        self._number = number
+        self._out = io.BytesIO()
+        # Without statistics: no reader of a checkpoint filters its rows, and they may be longer than the rows.
+        self._writer = pq.ParquetWriter(
+            self._out,
+            schema,
             compression=compression,
             write_page_checksum=True,
+            write_statistics=False,
             store_schema=False,
-        ) as writer:
-            while batch is not None and (actions == 0 or out.tell() + largest <= max_file_size):
-                before = out.tell()
-                for name, some in checkpoint_schema.leaves_of(batch).items():
-                    leaves.setdefault(name, set()).update(some)
-                writer.write_batch(batch)
-                largest = max(largest, out.tell() - before)
-                actions += batch.num_rows
-                batch, following = following, next(batches, None)
-            last = batch is None
-            writer.add_key_value_metadata(_file_metadata(facts, number, leaves, last=last))
-        yield EncodedCheckpoint(out.getvalue(), number, actions, last)
-        if last:
-            return
+        )
+        self._leaves: dict[str, set[int]] = {}
+        self._columns = checkpoint_schema.leaf_count(schema)
+        self._footer = self._columns * _FOOTER_BYTES + sum(
+            map(len, _file_metadata(facts, number, {}, last=True).values())
+        )
+        self.batches: list[pa.RecordBatch] = []
+        self.actions = self.largest = 0
+
+    @property
+    def size(self) -> int:
+        """At most so many bytes when it is closed now: what is written, and the footer that is still to come."""
+        return self._out.tell() + self._footer
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name, some in checkpoint_schema.leaves_of(batch).items():
+            self._leaves.setdefault(name, set()).update(some)
+        self._writer.write_batch(batch)
+        self._footer += self._columns * _FOOTER_BYTES
+        self.batches = [] if self.actions else [batch]
+        self.actions += batch.num_rows
+
+    def encoded(self, *, last: bool) -> EncodedCheckpoint:
+        self._writer.add_key_value_metadata(_file_metadata(self._facts, self._number, self._leaves, last=last))
+        self._writer.close()
+        return EncodedCheckpoint(self._out.getvalue(), self._number, self.actions, last)
 
 
 def encode_parquet_info(version: int, size: int, files: Sequence[EncodedCheckpoint], created_time: int) -> bytes:

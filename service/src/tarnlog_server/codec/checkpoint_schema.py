@@ -162,6 +162,11 @@ def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(found)
 
 
+def leaf_count(schema: pa.Schema) -> int:
+    """How many columns Parquet stores for a schema."""
+    return sum(_leaves(field.type) for field in schema)
+
+
 def leaves_of(batch: pa.RecordBatch) -> dict[str, list[int]]:
     """By column, the numbers of the stored columns that are not null in every row; one without any is left out.
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from tarnlog.protocol.action_json import from_object
+from tarnlog.protocol.action_json import encode_action, from_object
 from tarnlog.protocol.actions import MetaData, Protocol, Remove, Txn
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.codec import doc_mapping_registry
@@ -110,7 +110,8 @@ _NO_REMOVES = Raw(b"[]")
 
 
 class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The members without a default are in every writer's document; `metadata` is only in other writers'."""
+    """The members without a default are in every writer's document. `metadata` is the metaData action as text, which
+    other readers look for; from what this service wrote, `meta_data` is read."""
 
     sha256: str | None = msgspec.field(default=None, name="sha256")
     format_version: int
@@ -166,6 +167,7 @@ def encode_state_manifest(manifest: StateManifest) -> bytes:
         tombstones=[stone.path for stone in manifest.tombstones],
         schema_registry=manifest.schema_registry,
         protocol=msgspec.json.decode(body(facts.protocol)),
+        metadata=None if facts.metadata is None else encode_action(facts.metadata).decode(),
         meta_data=None if facts.metadata is None else msgspec.json.decode(body(facts.metadata)),
         txns=[body(txn) for txn, _ in facts.txns],
         removes=_removes_to_json(facts.removes),

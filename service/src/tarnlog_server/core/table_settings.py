@@ -58,7 +58,7 @@ _ALL = (
         "checkpoint.maxFileSize",
         Whole(64 * 1024, 2**40),
         128 * 2**20,
-        "bytes above which a Parquet checkpoint is split",
+        "bytes above which a JSON or Parquet checkpoint is split",
     ),
     Setting(
         "checkpoint.actionsPerPart", Whole(1, 10_000_000), 100_000, "actions above which a JSON checkpoint is split"

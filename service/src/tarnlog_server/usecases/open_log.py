@@ -13,7 +13,7 @@ from tarnlog_server.codec.ids_file import CommitIdRun
 from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.dedupe import SealedRun
-from tarnlog_server.core.replay import empty
+from tarnlog_server.core.replay import Snapshot, empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
@@ -33,6 +33,14 @@ class Base:
     ref: StateRef
     ours: bool
     manifest: StateManifest | None
+    num_files: int
+    total_bytes: int
+    """What the state's own version counts, which in another writer's manifest need not be right."""
+
+    @classmethod
+    def of(cls, ref: StateRef, snapshot: Snapshot, *, ours: bool, manifest: StateManifest | None = None) -> Base:
+        """The state that `snapshot` was read from or written to."""
+        return cls(ref, ours, manifest, snapshot.num_files, snapshot.total_bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +151,7 @@ class LogOpener:
             refs = [ref for ref in await self._states.all() if ref.version == first_file - 1]
             loaded = await self._first_believed(refs, broken)
         tracker = SnapshotTracker(empty(), window) if loaded is None else self._tracker(loaded, window)
+        base = None if loaded is None else _base(loaded, tracker, ours=loaded.state.ours)
         try:
             await self._log.apply(tracker, list(range(tracker.head.version + 1, version + 1)))
         except ObjectMissing:
@@ -153,7 +162,7 @@ class LogOpener:
         if tracker.head.version != version:
             missing = self._log.paths.version(tracker.head.version + 1)
             raise CorruptObject(missing, "the version file is missing and no state covers it")
-        return tracker, None if loaded is None else Base(loaded.ref, loaded.state.ours, loaded.manifest)
+        return tracker, base
 
     async def _at_hint(self, broken: Broken, tried: list[StateRef]) -> Opened | None:
         """From the state that the hint names, read while the log is asked what follows it.
@@ -196,8 +205,8 @@ class LogOpener:
     async def _followed(self, loaded: Loaded, newer: Newer, floor: int, started: float) -> Opened:
         tracker = self._tracker(loaded)
         tracker.observed_at = started
+        base = _base(loaded, tracker, ours=loaded.state.ours)
         await self._log.apply(tracker, newer.versions)
-        base = Base(loaded.ref, loaded.state.ours, loaded.manifest)
         first = tracker.first_file()
         return Opened(tracker, floor, max(floor, first), base, loaded.ref.kind.value, first)
 
@@ -257,8 +266,8 @@ class LogOpener:
             raise CorruptObject(self._log.paths.version(missing), "the version file is missing and no state covers it")
         tracker = self._tracker(loaded)
         tracker.observed_at = found.started
+        base = _base(loaded, tracker, ours=False)
         await self._log.apply(tracker, [version for version in versions if version > loaded.ref.version])
-        base = Base(loaded.ref, False, loaded.manifest)
         oldest = found.run_start if ours else loaded.ref.version
         behind = self._newest_key(found) if not ours and tracker.head.version < found.ahead else None
         return Opened(tracker, found.floor, oldest, base, loaded.ref.kind.value, tracker.first_file(), behind)
@@ -289,6 +298,11 @@ class LogOpener:
         if loaded.ids is not None:
             tracker.ids.add_run(sealed(loaded.ids), loaded.ids.oldest_ms)
         return tracker
+
+
+def _base(loaded: Loaded, tracker: SnapshotTracker, *, ours: bool) -> Base:
+    """The state that a tracker begins with, before a version is applied to it."""
+    return Base.of(loaded.ref, tracker.head, ours=ours, manifest=loaded.manifest)
 
 
 def _told_once(broken: Broken) -> Broken:

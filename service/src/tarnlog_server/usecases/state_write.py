@@ -63,6 +63,15 @@ class Written:
     """What those would be without compression."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Whole:
+    """How a state was stored. Only a JSON checkpoint in parts has an id: readers in the field take it for the sign."""
+
+    format: str
+    parts: int
+    checkpoint_id: str | None = None
+
+
 class StateWriter:
     """Writes the states of one table, one at a time."""
 
@@ -100,17 +109,17 @@ class StateWriter:
             manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress, renamed).write(
                 snapshot, facts, ids, settings, compact=compact
             )
-            base = Base(StateRef(snapshot.version, Kind.AVRO), True, manifest)
-            parts = len(manifest.manifests)
+            base = Base.of(StateRef(snapshot.version, Kind.AVRO), snapshot, ours=True, manifest=manifest)
+            whole = _Whole(how.format, len(manifest.manifests))
         else:
             await self._put(self._paths.checkpoint_ids(snapshot.version), ids)
-            parts = await self._whole(snapshot, facts, settings, how, renamed)
-            kind = Kind.PARQUET if how.format == "parquet" else Kind.JSON
-            base = Base(StateRef(snapshot.version, kind), True, None)
+            whole = await self._whole(snapshot, facts, settings, how, renamed)
+            kind = Kind.PARQUET if whole.format == "parquet" else Kind.JSON
+            base = Base.of(StateRef(snapshot.version, kind), snapshot, ours=True)
             await self._validate(base.ref)
-        await self._point(snapshot, size, how, parts)
+        await self._point(snapshot, size, whole)
         self._live.base = base
-        return Written(snapshot.version, how.format, size, snapshot.num_files, parts, self._sent, self._raw)
+        return Written(snapshot.version, whole.format, size, snapshot.num_files, whole.parts, self._sent, self._raw)
 
     async def _validate(self, ref: StateRef) -> None:
         """Read a checkpoint back, thoroughly. Nobody is to open a table from one that does not stand up to that."""
@@ -151,18 +160,20 @@ class StateWriter:
 
     async def _whole(
         self, snapshot: Snapshot, facts: StateFacts, settings: StateSettings, how: Layout, renamed: Mapping[str, str]
-    ) -> int:
+    ) -> _Whole:
         """A JSON or Parquet checkpoint: every file, sorted by path. Holds the parts that are sent at once, and one."""
         version = snapshot.version
         pace = self._live.pace()
         files = RenamedFiles(await in_order(snapshot, pace, by_partition=False), renamed)
         if how.format == "parquet":
-            return await self._parquet(version, facts, files, pace)
+            return _Whole(how.format, await self._parquet(version, facts, files, pace))
         compress = bool(self._live.setting("transaction.compression.enabled"))
+        largest = int(self._live.setting("checkpoint.maxFileSize"))
         if how.format == "json":
-            whole = await pace.run(lambda: encode_checkpoint(facts, files, compress=compress))
-            await self._put(self._paths.checkpoint_json(version), whole.data)
-            return 1
+            single = await pace.run(lambda: encode_checkpoint(facts, files, compress=compress))
+            if len(single.data) <= largest:
+                await self._put(self._paths.checkpoint_json(version), single.data)
+                return _Whole(how.format, 1)
         checkpoint_id = self._world.uuid7().hex[-12:]
         names = []
         done = 0
@@ -171,6 +182,7 @@ class StateWriter:
             files,
             checkpoint_id=checkpoint_id,
             actions_per_part=settings.actions_per_part,
+            max_file_size=largest,
             compress=compress,
         )
         async with self._in_flight() as sending:
@@ -182,7 +194,7 @@ class StateWriter:
                 self._progress(done, None, "actions")
         manifest = encode_parts_manifest(version, checkpoint_id, names, self._world.now_ms())
         await self._put(self._paths.checkpoint_json(version), manifest)
-        return len(names)
+        return _Whole("json-multipart", len(names), checkpoint_id)
 
     async def _parquet(self, version: int, facts: StateFacts, files: RenamedFiles, pace: Pace) -> int:
         checksums = []
@@ -209,7 +221,7 @@ class StateWriter:
     def _in_flight(self) -> PartsInFlight:
         return PartsInFlight(int(self._live.setting("checkpoint.parallelism")))
 
-    async def _point(self, snapshot: Snapshot, size: int, how: Layout, parts: int) -> None:
+    async def _point(self, snapshot: Snapshot, size: int, whole: _Whole) -> None:
         """Move the hint, unless it already names a newer state."""
         hint = await self._live.states.hint()
         if hint is not None and hint.version > snapshot.version:
@@ -220,9 +232,10 @@ class StateWriter:
             size_in_bytes=snapshot.total_bytes,
             num_files=snapshot.num_files,
             created_time=self._world.now_ms(),
-            parts=parts if how.format in ("json-multipart", "parquet") and parts > 1 else None,
-            format=how.format,
-            state_dir=state_dir(snapshot.version) if how.format == "avro-state" else None,
+            parts=whole.parts if whole.checkpoint_id or (whole.format == "parquet" and whole.parts > 1) else None,
+            checkpoint_id=whole.checkpoint_id,
+            format=whole.format,
+            state_dir=state_dir(snapshot.version) if whole.format == "avro-state" else None,
         )
         await self._store.put(self._paths.last_checkpoint, encode_last_checkpoint(last))
         # Hadoop's local file system would believe its old checksum of the hint more than the hint.
