@@ -22,6 +22,7 @@ from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, Application, create_app
 from tarnlog_server.api.auth import ApiKey
 from tarnlog_server.api.bodies import BodyLimits
+from tarnlog_server.api.body_budget import BodyBudget
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.jobs.keep_packed import keep_packed
 from tarnlog_server.jobs.keep_states import keep_states
@@ -202,7 +203,11 @@ class Service:
             ApiKey(id=key.id, sha256=key.sha256, scope=key.scope, namespaces=key.namespaces)
             for key in settings.api_keys
         )
-        limits = BodyLimits(sent=settings.max_body_bytes, inflated=settings.max_inflated_bytes)
+        limits = BodyLimits(
+            sent=settings.max_body_bytes,
+            inflated=settings.max_inflated_bytes,
+            budget=BodyBudget(settings.max_body_memory_bytes),
+        )
         return create_app(
             self.coordinator,
             self.readiness,

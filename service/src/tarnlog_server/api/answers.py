@@ -23,6 +23,8 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 COMPRESS_ABOVE = 4096
 OFF_LOOP_ABOVE = 128 * 1024
+MAX_DETAIL = 4096
+"""Characters of a problem's texts."""
 
 _ENCODER = msgspec.json.Encoder()
 _WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
@@ -96,12 +98,30 @@ def problem_answer(problem: ProblemError) -> Response:
         headers["www-authenticate"] = "Bearer"
     if problem.code.status == 413:
         headers["connection"] = "close"  # the rest of the body may still be on its way
+    problem = _brief(problem)
     try:
         body = _ENCODER.encode(problem.document())
     except (UnicodeEncodeError, OverflowError):  # a client's own text, repeated in the detail
         safe = problem.detail.encode("utf-8", "replace").decode()
         body = _ENCODER.encode(ProblemError(problem.slug, safe).document())
     return Response(body, problem.code.status, headers, PROBLEM)
+
+
+def _brief(problem: ProblemError) -> ProblemError:
+    """A problem whose texts are short: a fault may repeat what was sent, which may be megabytes."""
+    faults = problem.fields.get("errors", ())
+    if len(problem.detail) <= MAX_DETAIL and not any(
+        isinstance(text, str) and len(text) > MAX_DETAIL for fault in faults for text in fault.values()
+    ):
+        return problem
+    fields = {**problem.fields}
+    if faults:
+        fields["errors"] = [{name: _cut(value) for name, value in fault.items()} for fault in faults]
+    return ProblemError(problem.slug, _cut(problem.detail), retry_after=problem.retry_after, **fields)
+
+
+def _cut(value: Any) -> Any:
+    return value[:MAX_DETAIL] + "..." if isinstance(value, str) and len(value) > MAX_DETAIL else value
 
 
 def entity_tag(table_id: str, version: int) -> str:

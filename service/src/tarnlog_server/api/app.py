@@ -45,7 +45,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
-    """What the HTTP surface is told: who may call, and how large a body may be."""
+    """Who may call, and how large a body may be: `limits` are those of commits, other requests take 1 MiB at most."""
 
     keys: tuple[ApiKey, ...] = ()
     limits: BodyLimits = BodyLimits(sent=72 * 1024 * 1024, inflated=256 * 1024 * 1024)
@@ -82,6 +82,7 @@ def create_app(
 ) -> Application:
     """The application around a coordinator. Its lifespan is the caller's: it opens and closes nothing by itself."""
     settings = settings or ApiSettings()
+    small = settings.limits.small()
     replicas = replicas or Replicas()
     app = Application(
         title=TITLE,
@@ -96,18 +97,18 @@ def create_app(
     )
     app.operations = [
         *CommitRoutes(coordinator, settings.limits, replicas.forwarding).operations(),
-        *TableRoutes(coordinator, settings.limits).operations(),
+        *TableRoutes(coordinator, small).operations(),
         *SnapshotRoutes(coordinator).operations(),
-        *PlanRoutes(coordinator, settings.limits).operations(),
+        *PlanRoutes(coordinator, small).operations(),
         *ChangeRoutes(coordinator, readiness).operations(),
-        *SkipRoutes(coordinator, settings.limits).operations(),
-        *StateRoutes(coordinator, settings.limits).operations(),
-        *SessionRoutes(coordinator, settings.limits).operations(),
-        *VacuumRoutes(coordinator, settings.limits).operations(),
-        *AuditRoutes(coordinator, settings.limits).operations(),
-        *IndexRoutes(coordinator, settings.limits).operations(),
+        *SkipRoutes(coordinator, small).operations(),
+        *StateRoutes(coordinator, small).operations(),
+        *SessionRoutes(coordinator, small).operations(),
+        *VacuumRoutes(coordinator, small).operations(),
+        *AuditRoutes(coordinator, small).operations(),
+        *IndexRoutes(coordinator, small).operations(),
         *OperationRoutes(coordinator).operations(),
-        *ServiceRoutes(coordinator, readiness, settings.limits, metrics, replicas).operations(),
+        *ServiceRoutes(coordinator, readiness, small, metrics, replicas).operations(),
     ]
     dashboard = Dashboard(coordinator, readiness, activity or Activity(), replicas, app.operations)
     app.router.routes[:] = [

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from tarnlog.protocol.commits import CommitRequest, Committed
 from tarnlog_server.api.answers import Plain, json_answer, large_answer
 from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.commit_body import decoded_commit
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import COMMIT, COMMIT_ID, COMMIT_REQUEST, COMMITTED, VERSION
 from tarnlog_server.api.forwarding import ForwardedCommits
 from tarnlog_server.api.operation import Endpoint, Operation, Result, audited, caller_of, table_of
@@ -23,7 +24,6 @@ from tarnlog_server.usecases.forwarding import Forwarding
 from tarnlog_server.usecases.history import HistoryPage, VersionView
 from tarnlog_server.usecases.outcomes import outcome_problem
 
-_COMMIT = msgspec.json.Decoder(CommitRequest)
 _ENCODE = msgspec.json.Encoder().encode
 _TAG = "commits"
 
@@ -54,7 +54,7 @@ class CommitRoutes:
         return read_body(request, self._limits, self._coordinator.world)
 
     async def write(self, request: Request, body: bytes) -> Plain:
-        wanted = body_as(_COMMIT, body, "commit-invalid")
+        wanted = await decoded_commit(body, self._limits.share(request), self._coordinator.world)
         outcome = await self._coordinator.commits.commit(table_of(request), wanted, caller_of(request).name)
         if not isinstance(outcome, Committed):
             audited(request, commit_id=outcome.commit_id, operation=wanted.operation)

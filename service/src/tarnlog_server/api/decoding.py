@@ -15,6 +15,7 @@ from msgspec import Struct
 from tarnlog.protocol.problems import ProblemError
 
 T = TypeVar("T", bound=Struct)
+Decoded = TypeVar("Decoded")
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?\Z", re.ASCII)
@@ -24,21 +25,26 @@ _STEP = re.compile(r"\[(\d+)\]|\.([^.\[\]]+)")
 _MAX_PARAMETERS = 32
 
 
-def body_as(decoder: msgspec.json.Decoder[T], body: bytes, slug: str = "request-invalid") -> T:
-    """The body as a struct; ProblemError `slug` says what is wrong and where."""
+def body_as(
+    decoder: msgspec.json.Decoder[Decoded],
+    body: bytes | msgspec.Raw,
+    slug: str = "request-invalid",
+    *,
+    pointer: str = "",
+) -> Decoded:
+    """The body as a value, or a part of it that is at `pointer`; ProblemError `slug` says what is wrong and where."""
     try:
         return decoder.decode(body)
     except RecursionError:
-        message = "the JSON is nested too deeply"
-        pointer = ""
+        message, inside = "the JSON is nested too deeply", ""
     except UnicodeDecodeError as error:
-        message, pointer = f"the body is not UTF-8 ({error.reason} at byte {error.start})", ""
+        message, inside = f"the body is not UTF-8 ({error.reason} at byte {error.start})", ""
     except msgspec.ValidationError as error:
-        message, pointer = pointed(str(error))
-        message += _choices(message, pointer, decoder.type)
+        message, inside = pointed(str(error))
+        message += _choices(message, inside, decoder.type)
     except ValueError as error:  # msgspec.DecodeError among them
-        message, pointer = str(error), ""
-    raise refused(slug, pointer, message)
+        message, inside = str(error), ""
+    raise refused(slug, pointer + inside, message)
 
 
 def refused(slug: str, pointer: str, message: str) -> ProblemError:
@@ -98,7 +104,7 @@ def query_as(query: bytes, kind: type[T]) -> T:
         raise refused("request-invalid", pointer, message) from error
 
 
-def _choices(message: str, pointer: str, kind: type[Struct]) -> str:
+def _choices(message: str, pointer: str, kind: Any) -> str:
     """What a field of the outermost object may be, where msgspec only says that it is none of these."""
     if not message.startswith("Invalid enum value"):
         return ""

@@ -17,7 +17,7 @@ TABLE_PARAMETER = {
     "example": "sales.orders",
 }
 _ANYWHERE = ("request-invalid", "unauthenticated", "forbidden", "internal-error")
-_BODIES = ("bad-request", "unsupported-encoding", "request-too-large")
+_BODIES = ("bad-request", "unsupported-encoding", "request-too-large", "too-many-waiting")
 _STORAGE = ("storage-unavailable", "storage-refused", "shutting-down")
 _OF_TABLES = ("table-name-invalid", "table-not-found", "log-corrupt", "protocol-not-supported")
 PROBLEM_SCHEMA: dict[str, Any] = {

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tarnlog.protocol.tables import RebuildIndex
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import REBUILT
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.operations import STILL_RUNNING, long_answer
@@ -30,9 +30,7 @@ class IndexRoutes:
 
     async def rebuild(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        if body:
-            body_as(_BODY, body)
+        await read_as(request, _BODY, self._limits, self._coordinator.world, empty=RebuildIndex())
         rebuilding = self._coordinator.rebuilding
         return await long_answer(
             request,

@@ -23,6 +23,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import problem_answer
 from tarnlog_server.api.auth import LOCAL, Caller, Scope
 from tarnlog_server.api.bodies import ClientGone
+from tarnlog_server.api.body_budget import released
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.usecases.tables import parse_name
 
@@ -123,6 +124,8 @@ def _served(operation: Operation, readiness: Readiness) -> ASGIApp:
             if changes is not None:
                 _tell(request, changes, "internal-error")
             raise
+        finally:
+            released(scope)
         if changes is not None:
             _tell(request, changes, refused)
         await response(scope, receive, send)

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import arrow_answer, large_answer, wants_arrow
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as, refused
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as, refused
 from tarnlog_server.api.examples import ADD
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.parameters import MAX_INT, NoQuery, epoch_ms
@@ -21,8 +21,6 @@ from tarnlog_server.codec.arrow_stream import MEDIA_TYPE
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.plans import PlanPage
 
-MAX_BODY = 2 * 1024 * 1024
-"""A filter of ten thousand values is far smaller; what is larger would only keep the service busy."""
 _PLAN = msgspec.json.Decoder(PlanRequest)
 _EXAMPLE: dict[str, Any] = {"filter": "day = '2024-01-01' AND id BETWEEN 5 AND 9"}
 _PAGE: dict[str, Any] = {
@@ -45,12 +43,11 @@ class PlanRoutes:
 
     def __init__(self, coordinator: Coordinator, limits: BodyLimits) -> None:
         self._coordinator = coordinator
-        self._limits = BodyLimits(sent=min(MAX_BODY, limits.sent), inflated=min(MAX_BODY, limits.inflated))
+        self._limits = limits
 
     async def plan(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        asked = body_as(_PLAN, body) if body else PlanRequest()
+        asked = await read_as(request, _PLAN, self._limits, self._coordinator.world, empty=PlanRequest())
         plans = self._coordinator.plans
         if wants_arrow(request):
             if asked.explain or asked.cursor is not None:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import json_answer
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import CACHE
 from tarnlog_server.api.operation import Operation, Result, audited, caller_of
 from tarnlog_server.api.parameters import NoQuery
@@ -101,8 +101,7 @@ class ServiceRoutes:
 
     async def invalidate(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        wanted = body_as(_INVALIDATE, body) if body else Invalidate()
+        wanted = await read_as(request, _INVALIDATE, self._limits, self._coordinator.world, empty=Invalidate())
         caller = caller_of(request)
         location = None
         if wanted.table is not None:

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from tarnlog.protocol.tables import BeginSession, ExtendSession
 from tarnlog_server.api.answers import json_answer
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import SESSION
 from tarnlog_server.api.operation import Operation, Result, audited, table_of
 from tarnlog_server.api.parameters import NoQuery
@@ -33,7 +33,7 @@ class SessionRoutes:
 
     async def begin(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        wanted = body_as(_BEGIN, await read_body(request, self._limits, self._coordinator.world))
+        wanted = await read_as(request, _BEGIN, self._limits, self._coordinator.world)
         name = table_of(request)
         session = await self._coordinator.sessions.begin(name, wanted.prefix, wanted.ttl_seconds)
         audited(request, session=session.id, prefix=session.prefix)
@@ -41,7 +41,7 @@ class SessionRoutes:
 
     async def extend(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        wanted = body_as(_EXTEND, await read_body(request, self._limits, self._coordinator.world))
+        wanted = await read_as(request, _EXTEND, self._limits, self._coordinator.world)
         session_id = _session_of(request)
         return json_answer(await self._coordinator.sessions.extend(table_of(request), session_id, wanted.ttl_seconds))
 

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from tarnlog.protocol.actions import Skip
 from tarnlog.protocol.tables import RecordSkip
 from tarnlog_server.api.answers import flat, json_answer, large_answer
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import RECORD_SKIP, SKIP
 from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.parameters import Fresh, NoQuery, Paged
@@ -48,7 +48,7 @@ class SkipRoutes:
 
     async def record(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        wanted = body_as(_RECORD, await read_body(request, self._limits, self._coordinator.world))
+        wanted = await read_as(request, _RECORD, self._limits, self._coordinator.world)
         skip, committed = await self._coordinator.skips.record(table_of(request), wanted, caller_of(request).name)
         audited(request, version=committed.version, seq=committed.seq, commit_id=committed.commit_id, path=skip.path)
         return json_answer(skip, 201)

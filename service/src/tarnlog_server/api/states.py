@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from tarnlog.protocol.tables import CleanUp, WriteCheckpoint, WriteCompaction
 from tarnlog_server.api.answers import json_answer
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import CHECKPOINT, CLEANUP, STATE
 from tarnlog_server.api.operation import Operation, Result, table_of
 from tarnlog_server.api.operations import STILL_RUNNING, long_answer
@@ -46,8 +46,7 @@ class StateRoutes:
 
     async def checkpoint(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        wanted = body_as(_CHECKPOINT, body) if body else WriteCheckpoint()
+        wanted = await read_as(request, _CHECKPOINT, self._limits, self._coordinator.world, empty=WriteCheckpoint())
         return await long_answer(
             request,
             self._coordinator.operations,
@@ -59,9 +58,7 @@ class StateRoutes:
 
     async def compact(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        if body:
-            body_as(_COMPACTION, body)
+        await read_as(request, _COMPACTION, self._limits, self._coordinator.world, empty=WriteCompaction())
         return await long_answer(
             request,
             self._coordinator.operations,
@@ -72,8 +69,7 @@ class StateRoutes:
 
     async def cleanup(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        wanted = body_as(_CLEANUP, body) if body else CleanUp()
+        wanted = await read_as(request, _CLEANUP, self._limits, self._coordinator.world, empty=CleanUp())
         return await long_answer(
             request,
             self._coordinator.operations,

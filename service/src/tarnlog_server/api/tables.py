@@ -12,8 +12,8 @@ from starlette.responses import Response
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import AlterTable, CreateTable, RegisterTable
 from tarnlog_server.api.answers import entity_tag, json_answer, large_answer, not_modified
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import SCHEMA, TABLE, TABLE_REF
 from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.parameters import Cursor, Fresh, Limit, NoQuery
@@ -52,13 +52,13 @@ class TableRoutes:
 
     async def create(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        wanted = body_as(_CREATE, await read_body(request, self._limits, self._coordinator.world))
+        wanted = await read_as(request, _CREATE, self._limits, self._coordinator.world)
         self._own(request, wanted.name, wanted.location)
         return self._created(request, await self._coordinator.tables.create(wanted, caller_of(request).name))
 
     async def register(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        wanted = body_as(_REGISTER, await read_body(request, self._limits, self._coordinator.world))
+        wanted = await read_as(request, _REGISTER, self._limits, self._coordinator.world)
         self._own(request, wanted.name, wanted.location)
         return self._created(request, await self._coordinator.registering.register(wanted, caller_of(request).name))
 
@@ -80,7 +80,7 @@ class TableRoutes:
 
     async def alter(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        change = body_as(_ALTER, await read_body(request, self._limits, self._coordinator.world))
+        change = await read_as(request, _ALTER, self._limits, self._coordinator.world)
         table = await self._coordinator.tables.alter(table_of(request), change, caller_of(request).name)
         audited(request, version=table.version)
         tag = entity_tag(table.id, table.version)

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tarnlog.protocol.tables import VacuumTable
-from tarnlog_server.api.bodies import BodyLimits, read_body
-from tarnlog_server.api.decoding import body_as, query_as
+from tarnlog_server.api.bodies import BodyLimits, read_as
+from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import VACUUM
 from tarnlog_server.api.operation import Operation, Result, audited, caller_of, table_of
 from tarnlog_server.api.operations import STILL_RUNNING, long_answer
@@ -30,8 +30,7 @@ class VacuumRoutes:
 
     async def vacuum(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        body = await read_body(request, self._limits, self._coordinator.world)
-        wanted = body_as(_VACUUM, body) if body else VacuumTable()
+        wanted = await read_as(request, _VACUUM, self._limits, self._coordinator.world, empty=VacuumTable())
         name = table_of(request)
         audited(request, dry_run=wanted.dry_run)
         if wanted.override_minimum:

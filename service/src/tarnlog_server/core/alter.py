@@ -12,6 +12,7 @@ from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import SchemaError, parse_schema
 from tarnlog.protocol.tables import AlterTable
+from tarnlog_server.core.free_form import check_schema_metadata
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -26,7 +27,9 @@ def patched(current: MetaData, change: AlterTable) -> MetaData:
     schema_string = current.schema_string
     if change.schema is not None:
         try:
-            schema_string = parse_schema(change.schema).to_schema_string()
+            schema = parse_schema(change.schema)
+            check_schema_metadata(schema)
+            schema_string = schema.to_schema_string()
         except SchemaError as error:
             raise ProblemError("schema-invalid", f"schema: {error}") from error
     description = current.description if change.description is UNSET else change.description

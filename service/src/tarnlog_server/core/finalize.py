@@ -13,6 +13,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
 from tarnlog_server.core.conflict import add_to_registry, merge_registry
 from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution, check_replacement
+from tarnlog_server.core.free_form import check_schema_metadata
 from tarnlog_server.core.intent import Intent, footprint_of
 from tarnlog_server.core.new_files import rewritten, rules_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
@@ -153,6 +154,8 @@ def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> 
         raise invalid([{"pointer": "/actions", "message": f"format.provider must stay {current.format.provider!r}"}])
     try:
         new = parse_schema_string(ours.schema_string)
+        if ours.schema_string != current.schema_string:
+            check_schema_metadata(new)
         check = check_replacement if replaces_all else check_evolution
         check(schema_of(current.schema_string), new, current.partition_columns)
         check_properties(ours.configuration)

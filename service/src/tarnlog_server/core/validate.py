@@ -18,10 +18,14 @@ from tarnlog.protocol.paths import check_new_path, path_key
 from tarnlog.protocol.predicates import And, Or, Predicate, PredicateError, parse_predicate
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema
+from tarnlog_server.core.free_form import MAX_VALUES, free_form_fault
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.match import check_predicate
 
 MAX_ERRORS = 20
+MAX_TAGS_BYTES = 64 * 1024
+MAX_DESCRIPTION = 16_384
+MAX_SCHEMA_TEXT = 8 * 2**20
 _HASHED = msgspec.json.Encoder(order="sorted")
 
 Errors = list[dict[str, str]]
@@ -64,6 +68,12 @@ def prepare(
                 _check_add(index, action, columns, errors)
     else:
         _check_actions(sent, columns, errors)
+    for pointer, free in (
+        ("/operationParameters", request.operation_parameters),
+        ("/operationMetrics", request.operation_metrics),
+    ):
+        if free and (fault := free_form_fault(free)) is not None:
+            errors.append({"pointer": pointer, "message": fault})
     reads = _reads(request, schema, errors, sql)
     blind = footprint.only_adds and reads.nothing
     if not blind and request.read_version is None:
@@ -133,6 +143,8 @@ def _check_add(index: int, add: Add, columns: frozenset[str], errors: Errors) ->
     fault = check_new_path(add.path)
     if fault is not None:
         errors.append({"pointer": f"/actions/{index}/add/path", "message": fault})
+    if add.tags is not None and (fault := free_form_fault(add.tags, max_bytes=MAX_TAGS_BYTES)) is not None:
+        errors.append({"pointer": f"/actions/{index}/add/tags", "message": fault})
     if add.partition_values.keys() != columns:
         wanted = ", ".join(sorted(columns)) or "none: the table is not partitioned"
         message = f"needs exactly the table's partition columns ({wanted})"
@@ -161,10 +173,24 @@ def _check_actions(sent: tuple[tuple[int, Action], ...], columns: frozenset[str]
                 errors.append({"pointer": pointer, "message": message})
             seen_apps.add(action.app_id)
         elif isinstance(action, MetaData | Protocol):
+            if isinstance(action, MetaData):
+                _check_metadata(pointer, action, errors)
             kind = MetaData if isinstance(action, MetaData) else Protocol
             if kind in singles:
                 errors.append({"pointer": pointer, "message": "a commit holds at most one metaData and one protocol"})
             singles.add(kind)
+
+
+def _check_metadata(pointer: str, metadata: MetaData, errors: Errors) -> None:
+    if len(metadata.description or "") > MAX_DESCRIPTION:
+        message = f"the description has more than {MAX_DESCRIPTION} characters: shorten it"
+        errors.append({"pointer": f"{pointer}/metaData/description", "message": message})
+    if len(metadata.schema_string) > MAX_SCHEMA_TEXT:
+        message = f"the schema has more than {MAX_SCHEMA_TEXT} characters: split the table"
+        errors.append({"pointer": f"{pointer}/metaData/schemaString", "message": message})
+    if len(metadata.configuration) > MAX_VALUES:
+        message = f"there are more than {MAX_VALUES} properties: remove those that are not in use"
+        errors.append({"pointer": f"{pointer}/metaData/configuration", "message": message})
 
 
 def _reads(request: CommitRequest, schema: Schema, errors: Errors, sql: SqlReader | None) -> ReadSet:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from tarnlog.protocol.actions import Action, Add, Remove, SubCommit, to_wire
@@ -22,7 +23,12 @@ from tarnlog_server.usecases.table_log import PARALLEL_READS
 READ_AHEAD = 64
 MAX_PAGE_ACTIONS = 50_000
 """A page of changes ends early once it holds this many: a few versions can be larger than memory."""
+MAX_PAGE_BYTES = 32 * 2**20
+"""A page of the history ends early once the parameters and metrics of its commits have this many bytes."""
 POLL_SECONDS = 5.0
+
+
+_ENCODE = msgspec.json.Encoder().encode
 
 
 class CommitView(Struct, frozen=True, rename="camel"):
@@ -127,6 +133,7 @@ class History:
         end = low if order == "desc" else high
         versions = range(start, end - 1, -1) if order == "desc" else range(start, end + 1)
         found: list[CommitView] = []
+        size = 0
         ahead = min(READ_AHEAD, limit + 1)
         for offset in range(0, len(versions), ahead):
             for version, views in await self._views(table.live, versions[offset : offset + ahead]):
@@ -136,10 +143,11 @@ class History:
                     if skip:
                         skip -= 1
                         continue
-                    if len(found) == limit:
+                    if len(found) == limit or size > MAX_PAGE_BYTES:
                         following = _HistoryCursor(version, index, max(end, 0), order, table_id)
                         return HistoryPage(tuple(found), encode_cursor(following))
                     found.append(view)
+                    size += _free_form_bytes((view,))
         return HistoryPage(tuple(found), None)
 
     async def _views(self, live: LiveTable, versions: range) -> list[tuple[int, tuple[CommitView, ...]]]:
@@ -180,12 +188,13 @@ class History:
         low, high = await self._bounds(table.live, first, last)
         versions = range(low, min(high, low + limit - 1) + 1)
         records: list[VersionRecord] = []
-        actions = 0
+        actions = size = 0
         for start in range(0, len(versions), PARALLEL_READS):
             for record in await self._records.read_many(table.live, versions[start : start + PARALLEL_READS]):
-                if records and actions + len(record.actions) > MAX_PAGE_ACTIONS:
+                if records and (actions + len(record.actions) > MAX_PAGE_ACTIONS or size > MAX_PAGE_BYTES):
                     break
                 actions += len(record.actions)
+                size += _free_form_bytes(record.sub_commits)
                 records.append(record)
             if len(records) < min(start + PARALLEL_READS, len(versions)):
                 break
@@ -242,6 +251,14 @@ class History:
         low = oldest if first is None else first
         high = live.head.version if last is None else min(last, live.head.version)
         return low, high
+
+
+def _free_form_bytes(commits: Iterable[CommitView | SubCommit]) -> int:
+    return sum(
+        len(_ENCODE((commit.operation_parameters, commit.operation_metrics)))
+        for commit in commits
+        if commit.operation_parameters or commit.operation_metrics
+    )
 
 
 def commit_views(record: VersionRecord) -> tuple[CommitView, ...]:

@@ -17,6 +17,7 @@ from tarnlog.protocol.tables import AlterTable, CreateTable
 from tarnlog_server.codec.paths import LogPaths, default_location
 from tarnlog_server.codec.version_file import encode
 from tarnlog_server.core.alter import change_hash, operation_of, patched
+from tarnlog_server.core.free_form import check_schema_metadata
 from tarnlog_server.core.intent import Evaluate, Intent, ReadSet, footprint_of
 from tarnlog_server.core.locations import overlap
 from tarnlog_server.core.protocol_gate import NEW_TABLE
@@ -364,6 +365,7 @@ def checked_schema(request: CreateTable) -> Schema:
     """The schema of a new table, its partition columns and properties checked."""
     try:
         schema = parse_schema(request.schema)
+        check_schema_metadata(schema)
     except SchemaError as error:
         raise ProblemError("schema-invalid", f"schema: {error}") from error
     if not schema.fields:
