@@ -44,6 +44,7 @@ from tarnlog_server.usecases.ownership import Ownership
 from tarnlog_server.usecases.probe import ProbeReport
 from tarnlog_server.usecases.replicas import Replicas
 from tarnlog_server.usecases.roots import Root, Roots
+from tarnlog_server.usecases.steady_clock import SteadyClock
 
 INDEX_START_SECONDS = 1.0
 """How long a start waits for the index: a plan that comes before it is there decodes what the index has decoded."""
@@ -54,9 +55,9 @@ class Service:
 
     def __init__(self, settings: Settings, world: World | None = None) -> None:
         self.settings = settings
-        self.world = world or SystemWorld()
+        self.world = SteadyClock(world or SystemWorld())
         self.telemetry = RecordingTelemetry(self.world.monotonic)
-        self.readiness = Readiness()
+        self.readiness = Readiness(self.world)
         self.database = self._database()
         self.coordinator = self._coordinator()
         if self.coordinator.ingest is not None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from tarnlog.protocol.problems import ProblemError
-
-MAX_CLOCK_OFFSET_MS = 60_000
-"""In-commit timestamps come from our clock: further off than this, time travel would lie."""
+from tarnlog_server.usecases.steady_clock import MAX_CLOCK_OFFSET_MS, SteadyClock
 
 
 class Readiness:
     """Reasons against serving writes, by the place they are about. None means ready. Reads are served regardless."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SteadyClock | None = None) -> None:
+        self._clock = clock
         self._reasons: dict[str, str] = {"start": "the stores have not been checked yet"}
         self.closed = asyncio.Event()
         """Set once the service shuts down: streams end, and new requests are sent elsewhere."""
@@ -39,12 +38,23 @@ class Readiness:
     @property
     def reasons(self) -> list[str]:
         """Every reason, with the place it is about."""
-        return [reason if place == "start" else f"{place}: {reason}" for place, reason in self._reasons.items()]
+        found = [reason if place == "start" else f"{place}: {reason}" for place, reason in self._reasons.items()]
+        step = self._stepped_ms()
+        if step:
+            ahead = "ahead" if step > 0 else "back"
+            found.append(
+                f"this machine's clock was set {ahead} by {abs(step) / 1000:.0f} s: it is compared to the store's"
+            )
+        return found
+
+    def _stepped_ms(self) -> int:
+        """A step of the machine's clock that no check has seen yet: two clock reads."""
+        return 0 if self._clock is None else self._clock.stepped_ms()
 
     def require(self) -> None:
         """ProblemError `not-ready` or `shutting-down` unless writes may be served."""
         if self.closing:
             raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
-        if self._reasons:
+        if self._reasons or self._stepped_ms():
             detail = "this replica serves no writes; nothing was written. " + "; ".join(self.reasons)
-            raise ProblemError("not-ready", detail, retry_after=5.0)
+            raise ProblemError("not-ready", detail, retry_after=5.0 if self._reasons else 1.0)
