@@ -249,3 +249,14 @@ async def test_a_change_that_failed_is_audited_too(api: Api, table: str, monkeyp
 async def test_a_key_in_the_wrong_place_is_none(guarded: Api) -> None:
     answer: httpx.Response = await guarded.get("/v1/tables", params={"key": f"admin.{SECRET}"})
     assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("order", [("reader", "admin"), ("admin", "reader"), ("admin", "admin")])
+async def test_two_authorization_headers_are_refused(guarded: Api, order: tuple[str, str]) -> None:
+    """A proxy that judges by one of them and a service that judges by the other would open what neither allows."""
+    headers = [("authorization", bearer(name)["authorization"]) for name in order]
+    for path in ("/v1/tables", "/v1/health/ready", "/metrics"):
+        answer = await guarded.get(path, headers=headers)
+        assert (answer.status_code, slug(answer)) == (400, "bad-request")
+    assert (await guarded.delete("/v1/tables/db.t", headers=headers)).status_code == 400
+    assert (await guarded.get("/v1/tables/db.t", headers=bearer("reader"))).status_code == 200

@@ -153,6 +153,8 @@ def test_rejected_is_not_sent_again(status: int, slug: str, error: type[TarnlogE
         problem(503, "commit-contended", retry_after="2"),
         problem(503, "clock-skew", retry_after="2"),
         problem(503, "not-ready", retry_after="2"),
+        problem(408, "request-timeout", retry_after="2"),
+        problem(503, "too-many-connections", retry_after="2"),
         problem(503, "commit-unknown", retry_after="2"),
         problem(503, "storage-unavailable", retry_after="2"),
         problem(500, "internal-error", retry_after="2"),
@@ -235,6 +237,11 @@ def test_not_now_until_the_deadline_is_not_now() -> None:
     assert outcome.problem["type"].endswith("commit-contended")
 
 
+@pytest.mark.parametrize("status, slug", [(408, "request-timeout"), (503, "too-many-connections")])
+def test_what_the_service_never_had_is_not_now(status: int, slug: str) -> None:
+    assert isinstance(commit(Scripted(problem(status, slug, retry_after="1")), deadline=5), NotNow)
+
+
 def test_a_service_that_was_never_reached_is_not_now() -> None:
     outcome = commit(Scripted(httpx.ConnectError("refused")), deadline=5)
     assert isinstance(outcome, NotNow)
@@ -282,6 +289,14 @@ def test_after_a_lost_answer_conflict_and_invalid_do_settle(slug: str, kind: typ
 )
 def test_a_success_that_does_not_say_what_happened_is_unknown(reply: Reply) -> None:
     assert isinstance(commit(Scripted(reply), deadline=0), Unknown)
+
+
+@pytest.mark.parametrize("reply", [problem(431, "headers-too-large"), answer(431, None)], ids=["ours", "a proxy's"])
+def test_a_head_that_is_too_large_settles_nothing_and_is_not_sent_again(reply: Reply) -> None:
+    """An older service says so of commits that it has written."""
+    script = Scripted(reply)
+    assert isinstance(commit(script), Unknown)
+    assert len(script.requests) == 1
 
 
 def test_a_foreign_409_is_no_conflict() -> None:

@@ -18,7 +18,7 @@ STATUSES: dict[Kind, set[int]] = {
     Kind.GONE: {410},
     Kind.DENIED: {401, 403},
     Kind.CONFLICT: {409},
-    Kind.UNAVAILABLE: {429, 503},
+    Kind.UNAVAILABLE: {408, 429, 503},
     Kind.CORRUPT: {500},
     Kind.INTERNAL: {500},
 }

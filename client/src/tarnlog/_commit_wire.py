@@ -43,8 +43,13 @@ from tarnlog.protocol.commits import (
 )
 from tarnlog.protocol.problems import TYPE_PREFIX
 
-_NOT_COMMITTED_YET = frozenset({"too-many-waiting", "commit-contended", "clock-skew", "not-ready"})
+_NOT_COMMITTED_YET = frozenset(
+    {"too-many-waiting", "commit-contended", "clock-skew", "not-ready", "request-timeout", "too-many-connections"}
+)
 _NEVER_RESENT = frozenset({"log-corrupt"})
+_HEAD_TOO_LARGE = 431
+"""An earlier release answers it to commits of about 700 files that it has written: it settles nothing, and a resend
+of the same bytes gets it again."""
 _DEFAULT_RETRY_AFTER = 1.0
 
 
@@ -102,6 +107,8 @@ def commit_exchange(request: Request, commit_id: str, pace: Pace) -> Exchange[Co
                 return outcome
         if not isinstance(outcome, (NotNow, Unknown)):
             return outcome
+        if isinstance(reply, Answer) and reply.status == _HEAD_TOO_LARGE:
+            return outcome
         uncertain = uncertain or isinstance(outcome, Unknown)
         wait_for = None if isinstance(reply, NoAnswer) else retry_after(reply)
         pause = attempts.pause(wait_for, _trouble(reply, pace), pace.clock() - began)
@@ -153,7 +160,7 @@ def read_outcome(answer: Answer, commit_id: str) -> CommitOutcome:
         return NotNow(commit_id=commit_id, problem=document, retry_after=unknown.retry_after)
     if slug == "commit-conflict":
         return _conflict(document, commit_id)
-    if (answer.status >= 500 or answer.status == 408) and slug not in _NEVER_RESENT:
+    if (answer.status >= 500 or answer.status in (408, _HEAD_TOO_LARGE)) and slug not in _NEVER_RESENT:
         return unknown
     return Rejected(commit_id=commit_id, problem={"status": answer.status, **document})
 

@@ -11,15 +11,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 import tarnlog_server.adapters.allocator  # noqa: F401  # first: it has to be there before Arrow is loaded
 from tarnlog_server.adapters.lean_arrow import without_pandas
-from tarnlog_server.api.http_protocol import BoundedHttp
+from tarnlog_server.api.http_protocol import ConnectionLimits, bounded_http
 from tarnlog_server.bootstrap import Service
 from tarnlog_server.settings import BadSettings, Settings, load_settings
 from tarnlog_server.telemetry.logs import configure_logs
 
+_log = structlog.get_logger("tarnlog.server")
 GRACE_BEYOND_SECONDS = 5.0
 LAST_REQUESTS_SECONDS = 0.25
 LAST_LOOKS = 10
@@ -30,6 +32,8 @@ KEEP_ALIVE_SECONDS = 75
 """Longer than clients and proxies keep idle connections, so that it is they who close them."""
 
 BACKLOG = 2048
+OTHER_FILES = 512
+"""Open files that are not connections of clients: storage, the index, other replicas."""
 COLLECT_AFTER = (20_000, 10, 10)
 """When the garbage collector looks: a hundred requests at once hold thousands of objects and let go of them by
 themselves, so that Python's 700 would have it look several times in each version, for nothing."""
@@ -67,7 +71,7 @@ class _Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         config = uvicorn.Config(
             service.app,
-            http=BoundedHttp,
+            http=bounded_http(_connection_limits(service.settings)),
             loop="uvloop" if sys.platform != "win32" else "asyncio",
             lifespan="on",
             ws="none",
@@ -120,6 +124,40 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    """The limits of the settings, with as many connections as this process may open files for."""
+    connections = min(settings.max_connections, _openable(settings.max_connections + OTHER_FILES) - OTHER_FILES)
+    if connections < settings.max_connections:
+        connections = max(connections, 1)
+        _log.warning(
+            "fewer connections than TARNLOG_MAX_CONNECTIONS: raise the limit on open files (ulimit -n)",
+            connections=connections,
+            wanted=settings.max_connections,
+        )
+    return ConnectionLimits(
+        head_seconds=settings.request_head_seconds,
+        body_seconds=settings.request_body_seconds,
+        connections=connections,
+    )
+
+
+def _openable(files: int) -> int:
+    """How many files this process may open, raised to `files` where the hard limit allows it."""
+    if sys.platform == "win32":
+        return files
+    import resource  # Windows does not have it
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= files:
+        return files
+    allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):
+        return soft
+    return allowed
 
 
 def _run(server: _Server, listening: socket.socket) -> None:

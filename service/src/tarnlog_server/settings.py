@@ -69,6 +69,9 @@ class Settings(BaseSettings):
     max_body_bytes: Size = 72 * MIB
     max_inflated_bytes: Size = 256 * MIB
     max_body_memory_bytes: Size = 1024 * MIB
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 5000
+    request_head_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    request_body_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     max_waiting: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     max_waiting_bytes: Size = 256 * MIB
     commit_deadline_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0

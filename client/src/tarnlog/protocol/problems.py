@@ -73,6 +73,8 @@ CODES: dict[str, Code] = _table(
     Code("commit-conflict", Kind.CONFLICT, 409, "The commit conflicts with another one"),
     Code("table-read-only", Kind.CONFLICT, 409, "The table is served read-only"),
     Code("foreign-writer-detected", Kind.CONFLICT, 409, "Another system writes to this log"),
+    Code("request-timeout", Kind.UNAVAILABLE, 408, "The request did not arrive in time"),
+    Code("too-many-connections", Kind.UNAVAILABLE, 503, "The service has too many connections"),
     Code("too-many-waiting", Kind.UNAVAILABLE, 429, "Too many requests are waiting"),
     Code("commit-contended", Kind.UNAVAILABLE, 503, "The commit was not written yet"),
     Code("clock-skew", Kind.UNAVAILABLE, 503, "The clocks disagree, so the commit was not written yet"),

@@ -63,7 +63,7 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        authorization, request_id = _of_interest(scope["headers"])
+        authorization, request_id, repeated = _of_interest(scope["headers"])
         request_id = request_id or self._new_id()
         header = (b"x-request-id", request_id)
         REQUEST_ID.set(request_id.decode("ascii"))  # each request is a task with a context of its own
@@ -79,6 +79,8 @@ class Edge:
             await send(message)
 
         try:
+            if repeated:
+                raise ProblemError("bad-request", "there are two Authorization headers; send one")
             await self._admitted(scope, authorization, receive)
             match, found = self._first.matches(scope)
             if match is Match.FULL:
@@ -152,12 +154,15 @@ class Edge:
                 yield route
 
 
-def _of_interest(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, bytes | None]:
-    """The Authorization header, and the client's own id for the request if it is sane."""
+def _of_interest(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, bytes | None, bool]:
+    """The Authorization header, the client's own id for the request if it is sane, and whether there are two of the
+    former: a proxy may have let the request in by the other one."""
     authorization = request_id = None
+    repeated = False
     for name, value in headers:
         if name == b"authorization":
+            repeated = repeated or authorization is not None
             authorization = value
         elif name == b"x-request-id" and _SANE_ID.match(value):
             request_id = value
-    return authorization, request_id
+    return authorization, request_id, repeated

@@ -67,7 +67,26 @@ _RELAYED = frozenset(
         "too-many-waiting",  # a second queue beside a full one would only make it slower
     }
 )
-_MAY_BE_WRITTEN = frozenset({"", "commit-unknown", "internal-error", "log-corrupt"})
+_NOT_WRITTEN = frozenset(
+    {
+        "clock-skew",
+        "commit-contended",
+        "commit-id-expired",
+        "forbidden",
+        "not-ready",
+        "request-invalid",
+        "request-timeout",  # it never had the whole commit
+        "shutting-down",
+        "storage-refused",
+        "storage-unavailable",
+        "table-name-invalid",
+        "table-not-found",
+        "too-many-connections",
+        "unauthenticated",
+    }
+)
+"""What the owner's application answers before it writes, or once it is certain that it did not. No other code counts:
+an older release answers `headers-too-large` to commits that it has written, and a newer one may have new codes."""
 _OF_THE_TABLE = frozenset({"commit-contended", "commit-unknown", "storage-unavailable", "table-not-found"})
 _OF_THE_CLOCKS = frozenset({"clock-skew", "commit-id-expired"})
 """Judged by the owner's clock: they are not relayed but judged again by the clock here."""
@@ -90,7 +109,7 @@ def judge(slug: str, *, committed: bool) -> Verdict:
     """
     if committed or slug in _RELAYED:
         return Verdict.RELAY
-    return Verdict.UNSURE if slug in _MAY_BE_WRITTEN else Verdict.NOT_WRITTEN
+    return Verdict.NOT_WRITTEN if slug in _NOT_WRITTEN else Verdict.UNSURE
 
 
 def blames_owner(slug: str) -> bool:
