@@ -13,6 +13,7 @@ from tarnlog_server.adapters.system_world import SystemWorld
 from tarnlog_server.api.app import ApiSettings, create_app
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.ports.index import Index
+from tarnlog_server.ports.object_store import ObjectStore
 from tarnlog_server.telemetry.recording import RecordingTelemetry
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
@@ -38,14 +39,15 @@ class Api(httpx.AsyncClient):
         settings: ApiSettings | None = None,
         committing: CommitterSettings | None = None,
         index: Index | None = None,
+        store: ObjectStore | None = None,
         **client: Any,
     ) -> None:
-        self.store = MemoryStore("warehouse")
+        self.store: Any = store or MemoryStore("warehouse")
         self.readiness = Readiness()
         world = SystemWorld()
         self.telemetry = RecordingTelemetry(world.monotonic)
         self.coordinator = Coordinator(
-            Roots(Root("memory://warehouse", self.store)),
+            Roots(Root(self.store.uri, self.store)),
             world,
             self.telemetry,
             settings=committing or CommitterSettings(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,24 @@ from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 from tests.api.conftest import Api, pointers, slug
 
 DAY_MS = 24 * 3600 * 1000
+
+
+async def create(api: Api, **more: Any) -> str:
+    """A table that was created 1000 days ago: what is older than its table, vacuum leaves alone."""
+
+    def long_ago() -> int:
+        return time.time_ns() // 1_000_000 - 1000 * DAY_MS
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api.coordinator.world, "now_ms", long_ago)
+        patched.setattr(api.store, "_now_ms", long_ago)
+        await api.create(**more)
+    return "/v1/tables/db.t"
+
+
+@pytest.fixture
+async def table(api: Api) -> str:
+    return await create(api)
 
 
 async def write(api: Api, path: str, days: float) -> str:
@@ -54,7 +73,7 @@ async def test_a_dry_run_is_the_default_and_deleting_is_asked_for(api: Api, tabl
         "retentionHours": 168.0,
         "dryRun": True,
         "message": "1 files would be deleted; send dryRun: false to delete them",
-        "kept": {"referenced": 1, "young": 1, "inSession": 0, "notData": 0, "otherTable": 0},
+        "kept": {"referenced": 1, "young": 1, "inSession": 0, "notData": 0, "otherTable": 0, "olderThanTable": 0},
     }
     assert await there(api) == {"live", "orphan", "young"}
     deleted = (await api.post(f"{table}/vacuum", json={"dryRun": False, "retentionHours": 24})).json()
@@ -91,7 +110,7 @@ def key(name: str, scope: Scope, namespaces: str | None = None) -> ApiKey:
 async def test_only_an_admin_overrides_the_minimum(who: str, override: bool, status: int) -> None:
     keys = (key("reads", "read"), key("writes", "write"), key("rules", "admin"), key("other", "admin", "other"))
     async with Api(ApiSettings(keys=keys), headers={"authorization": "Bearer rules.s"}) as api:
-        await api.create()
+        await create(api)
         await write(api, "orphan", 2)
         hours = 1 if override else 24
         body = {"dryRun": False, "retentionHours": hours, "overrideMinimum": override}

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from tarnlog.protocol.actions import Add, Remove
 from tarnlog.protocol.paths import check_new_path, path_key
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
+from tarnlog_server.core.protected_files import DataObject, Why
 from tarnlog_server.core.setting_values import HOUR
 from tarnlog_server.core.vacuum_plan import (
     MIN_RETENTION_MS,
-    DataObject,
     Orphans,
     RetentionTooShort,
     Session,
     VacuumPlan,
-    Why,
     retention,
 )
 from tarnlog_server.core.vacuum_references import HashedNames, References

@@ -1,7 +1,7 @@
 """What vacuums deleted, judged by what the log and the writers said: nothing that anybody may still need, and no less.
 
 A file is needed by every version from the floor on that has it. It is also safe for a day after it was written or
-removed, and while a session lasts that was there before it was written.
+removed, and while a session lasts that was there before it was written. What is older than its table always stays.
 """
 
 from __future__ import annotations
@@ -37,9 +37,15 @@ class _Files:
         times = self._journal.written[key]
         return times[bisect_right(times, when) - 1]
 
+    def older_than_table(self, key: str, when: float, margin: float = 0.0) -> bool:
+        """Whether it was written before the table was created, or so soon after it that clocks cannot tell."""
+        return self.written(key, when) < self._log.versions[0].created + margin
+
     def why_needed(self, path: str, when: float) -> str | None:
         """Why a file had to be there at a time; None if it could go."""
         key = self.folder + path
+        if self.older_than_table(key, when):
+            return "it is older than the table"
         versions, floor = self._log.versions, self._log.floor_at(when)
         times = self._journal.written[key]
         for first, last in self._lives.get(path, ()):
@@ -91,7 +97,9 @@ def _left(journal: Journal, log: Log, files: _Files) -> list[str]:
     found = []
     for key in journal.written.keys() - journal.missing:
         path = key.removeprefix(files.folder)
-        if key.startswith(files.folder) and files.written(key, float("inf")) < began - 2 * SKEW - DAY:
+        if not key.startswith(files.folder) or files.older_than_table(key, float("inf"), 60.0 + 2 * SKEW):
+            continue
+        if files.written(key, float("inf")) < began - 2 * SKEW - DAY:
             # A session protects what was there before it, too: only where none was is a file certainly an orphan.
             alone = all(one.until < began or one.begun > began for one in journal.sessions)
             if alone and files.why_needed(path, began - 2 * SKEW) is None and files.why_needed(path, began) is None:

@@ -16,11 +16,12 @@ from tarnlog_server.codec import index_rows
 from tarnlog_server.core import coalesce, retention_plan
 from tarnlog_server.core.dedupe import CommitIds
 from tarnlog_server.core.finalize import finalize
+from tarnlog_server.core.protected_files import Why
 from tarnlog_server.core.ratify import Fact, Ratify, Step
 from tarnlog_server.core.retention_facts import LogFacts
 from tarnlog_server.core.routing import with_commit_id
 from tarnlog_server.core.snapshot_tracker import Window
-from tarnlog_server.core.vacuum_plan import VacuumPlan, Why
+from tarnlog_server.core.vacuum_plan import VacuumPlan
 from tarnlog_server.core.vacuum_references import References
 from tarnlog_server.usecases import committer, vacuum, vacuum_run, waiting_line
 from tarnlog_server.usecases.forwarding import Forwarded, Forwarding

@@ -50,8 +50,13 @@ class TableApi(Protocol):
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        adopt_existing_files: bool = False,
     ) -> TableInfo:
-        """Create a table; `schema` is Spark's StructType JSON. Conflict when the name is taken."""
+        """Create a table; `schema` is Spark's StructType JSON. Conflict when the name is taken.
+
+        A `location` must be empty, else Conflict with the slug `location-not-empty`; an admin may pass
+        `adopt_existing_files`: the files there stay, and are never deleted by vacuum or purge.
+        """
 
     def register_table(self, name: str, location: str, *, foreign_writers_stopped: bool = False) -> TableInfo:
         """Serve a log that is already there: read-only, unless every other writer has stopped for good."""

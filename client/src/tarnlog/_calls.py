@@ -59,6 +59,7 @@ def create_table(
     location: str | None,
     properties: Mapping[str, str] | None,
     description: str | None,
+    adopt_existing_files: bool,
 ) -> Call[TableInfo]:
     table_path(name)
     content = body(
@@ -68,6 +69,7 @@ def create_table(
         location=location,
         properties=properties,
         description=description,
+        adopt_existing_files=adopt_existing_files or None,
     )
     request = Request(method="POST", path="/v1/tables", headers=JSON, body=content)
     return Call(request=request, read=reading(TableInfo), resend=False)

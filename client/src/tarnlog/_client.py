@@ -114,6 +114,7 @@ class Client:
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        adopt_existing_files: bool = False,
     ) -> TableInfo:
         call = _calls.create_table(
             name,
@@ -122,6 +123,7 @@ class Client:
             location=location,
             properties=properties,
             description=description,
+            adopt_existing_files=adopt_existing_files,
         )
         return self._call(call)
 

@@ -169,6 +169,7 @@ class KeptInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     in_session: int = 0
     not_data: int = 0
     other_table: int = 0
+    older_than_table: int = 0
 
 
 class VacuumInfo(Struct, frozen=True, kw_only=True, rename="camel"):

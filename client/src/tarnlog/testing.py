@@ -111,6 +111,7 @@ class FakeTarnlog:
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        adopt_existing_files: bool = False,
     ) -> TableInfo:
         table_path(name)
         columns = tuple(partition_by)

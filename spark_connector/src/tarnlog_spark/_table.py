@@ -88,13 +88,24 @@ class Table:
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
         if_not_exists: bool = False,
+        adopt_existing_files: bool = False,
         **more: Any,
     ) -> Table:
-        """A new, empty table. `schema` is Spark's, as an object or as DDL text."""
+        """A new, empty table. `schema` is Spark's, as an object or as DDL text.
+
+        A `location` must be empty, unless an admin key passes `adopt_existing_files`.
+        """
         table = cls.for_name(spark, name, **more)
         given = spark.createDataFrame([], schema).schema if isinstance(schema, str) else schema
         try:
-            table._create(given, partition_by, location=location, properties=properties, description=description)
+            table._create(
+                given,
+                partition_by,
+                location=location,
+                properties=properties,
+                description=description,
+                adopt_existing_files=adopt_existing_files,
+            )
         except Conflict as error:
             if not if_not_exists or error.slug != "table-exists":
                 raise
@@ -288,6 +299,7 @@ class Table:
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        adopt_existing_files: bool = False,
     ) -> TableInfo:
         return self._target.client.create_table(
             self.name,
@@ -296,6 +308,7 @@ class Table:
             location=location,
             properties=properties,
             description=description,
+            adopt_existing_files=adopt_existing_files,
         )
 
 

@@ -47,6 +47,9 @@ def create(
     property_: Annotated[list[str] | None, typer.Option("--property", help="A table property, key=value.")] = None,
     location: Annotated[str | None, typer.Option(help="Where the table lives; by default in the warehouse.")] = None,
     description: Annotated[str | None, typer.Option(help="A sentence about the table.")] = None,
+    adopt_existing_files: Annotated[
+        bool, typer.Option("--adopt-existing-files", help="The location has files, which stay (needs an admin key).")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Create a table."""
@@ -58,6 +61,7 @@ def create(
         location=location,
         properties=typed.properties(property_) or None,
         description=description,
+        adopt_existing_files=adopt_existing_files,
     )
     _show(Output(json), info)
 

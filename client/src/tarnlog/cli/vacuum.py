@@ -60,7 +60,8 @@ def _facts(done: VacuumInfo) -> object:
         ("young", kept.young, f"kept: not older than {done.retention_hours:g} hours"),
         ("in a write session", kept.in_session, f"kept: see `tarnlog sessions {done.table_name}`"),
         ("not data", kept.not_data, "kept: a name that starts with _ or ."),
-        ("of another table", kept.other_table, "kept: below a log that is not this table's"),
+        ("of another table", kept.other_table, "kept: in or beside another table's log or metadata"),
+        ("older than the table", kept.older_than_table, "kept: they were there when the table was created"),
     ):
         if number:
             row(facts, label, humane.number(number), why)

@@ -69,7 +69,7 @@ CODES: dict[str, Code] = _table(
     Code("commit-id-out-of-window", Kind.GONE, 410, "The commit id is older than the deduplication window"),
     Code("table-exists", Kind.CONFLICT, 409, "The table exists already"),
     Code("location-overlap", Kind.CONFLICT, 409, "The location overlaps another table"),
-    Code("location-not-empty", Kind.CONFLICT, 409, "The location already holds a log"),
+    Code("location-not-empty", Kind.CONFLICT, 409, "The location is not empty"),
     Code("commit-conflict", Kind.CONFLICT, 409, "The commit conflicts with another one"),
     Code("table-read-only", Kind.CONFLICT, 409, "The table is served read-only"),
     Code("foreign-writer-detected", Kind.CONFLICT, 409, "Another system writes to this log"),

@@ -13,7 +13,11 @@ Description = Annotated[str, Meta(max_length=16_384)]
 
 
 class CreateTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """A new table; `schema` is a Spark StructType as a JSON object."""
+    """A new table; `schema` is a Spark StructType as a JSON object.
+
+    A `location` must be empty, unless an admin sets `adopt_existing_files`: files that are there stay, and are never
+    deleted by vacuum or purge.
+    """
 
     name: str
     schema: dict[str, Any]
@@ -21,6 +25,7 @@ class CreateTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     location: str | None = None
     properties: dict[str, str] = {}
     description: Description | None = None
+    adopt_existing_files: bool = False
 
 
 class RegisterTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):

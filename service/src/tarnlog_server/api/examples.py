@@ -157,7 +157,7 @@ VACUUM: dict[str, Any] = {
     "dryRun": True,
     "durationMs": 12,
     "message": "1 files would be deleted; send dryRun: false to delete them",
-    "kept": {"referenced": 1, "young": 0, "inSession": 0, "notData": 0, "otherTable": 0},
+    "kept": {"referenced": 1, "young": 0, "inSession": 0, "notData": 0, "otherTable": 0, "olderThanTable": 0},
     "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
 }
 VERIFIED: dict[str, Any] = {

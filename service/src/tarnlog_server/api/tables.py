@@ -54,6 +54,9 @@ class TableRoutes:
         query_as(request.scope["query_string"], NoQuery)
         wanted = await read_as(request, _CREATE, self._limits, self._coordinator.world)
         self._own(request, wanted.name, wanted.location)
+        if wanted.adopt_existing_files:
+            caller_of(request).require("admin")
+            audited(request, adopt_existing_files=True)
         return self._created(request, await self._coordinator.tables.create(wanted, caller_of(request).name))
 
     async def register(self, request: Request) -> Response:
@@ -128,7 +131,8 @@ class TableRoutes:
                 tag=_TAG,
                 summary="Create a table",
                 description="Version 0 holds the schema, a Spark StructType. Without a location the table lies in the "
-                "warehouse. Needs scope `write`.",
+                "warehouse. A location must be empty, unless `adoptExistingFiles` is set, which needs scope `admin`: "
+                "vacuum and purge never delete the files that are there. Needs scope `write`.",
                 scope="write",
                 changes="create table",
                 body=CreateTable,

@@ -3,7 +3,8 @@
 Everything doubtful is kept. An object is compared with the log by its name as stored and by that name decoded, because
 some writers store names that others would encode. A file that the log names by an absolute address is recognised by its
 last component alone, because one place has many addresses. Folders and files that start with `_` or `.` are not data,
-but for what a Spark job that died left in the temporary folder of its own `write-<uuid>`.
+but for what a Spark job that died left in the temporary folder of its own `write-<uuid>`. What is older than the table
+or belongs to another one is kept by the rules of `core.protected_files`.
 
 A file that is written and committed while vacuum runs is young, and that protects it. A writer that commits files older
 than the retention needs a session; sessions must be read before the references, so that one that ends by committing is
@@ -12,8 +13,6 @@ seen in either.
 
 from __future__ import annotations
 
-import enum
-import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -21,19 +20,11 @@ import msgspec
 
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS
+from tarnlog_server.core.protected_files import DataObject, Why, why_protected
 from tarnlog_server.core.setting_values import HOUR
 from tarnlog_server.core.vacuum_references import References
 
 MIN_RETENTION_MS = 24 * HOUR
-_STAGED = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
-
-
-class DataObject(msgspec.Struct, frozen=True):
-    """An object in the table's folder; `path` is its name below that folder, exactly as stored."""
-
-    path: str
-    size: int
-    modified_ms: int
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -41,17 +32,6 @@ class Session(msgspec.Struct, frozen=True):
 
     prefix: str
     expires_at_ms: int
-
-
-class Why(enum.Enum):
-    """Why an object stays."""
-
-    NOT_DATA = "not-data"
-    REFERENCED = "referenced"
-    YOUNG = "young"
-    SESSION = "session"
-    OTHER_TABLE = "other-table"
-    """It lies below the log of another table; whoever lists finds that out."""
 
 
 class Orphans(msgspec.Struct, frozen=True):
@@ -86,8 +66,17 @@ def retention(configured_ms: int, requested_ms: int | None = None, *, override: 
 class VacuumPlan:
     """Judges pages of a listing one by one, against one set of references: memory is bounded by that set."""
 
-    def __init__(self, references: References, sessions: Iterable[Session], *, now_ms: int, retention_ms: int) -> None:
+    def __init__(
+        self,
+        references: References,
+        sessions: Iterable[Session],
+        *,
+        now_ms: int,
+        retention_ms: int,
+        created_ms: int = 0,
+    ) -> None:
         self._references = references
+        self._created = created_ms
         self._old_before = now_ms - retention_ms
         # A session's clock may be behind ours.
         active = [one.prefix for one in sessions if one.expires_at_ms + CLOCK_TOLERANCE_MS > now_ms]
@@ -107,21 +96,15 @@ class VacuumPlan:
 
     def why_kept(self, one: DataObject) -> Why | None:
         """Why an object stays; None when it may go."""
-        key = path_key(one.path)
-        if not is_data(one.path) or not is_data(key):
-            return Why.NOT_DATA
+        protected = why_protected(one, self._created)
+        if protected is Why.NOT_DATA:
+            return protected
         if self._references.leads_to(one.path):
             return Why.REFERENCED
+        if protected is not None:
+            return protected
         if one.modified_ms >= self._old_before:
             return Why.YOUNG
-        if self._covered and (one.path.startswith(self._covered) or key.startswith(self._covered)):
+        if self._covered and any(path.startswith(self._covered) for path in (one.path, path_key(one.path))):
             return Why.SESSION
         return None
-
-
-def is_data(path: str) -> bool:
-    """Whether a name can be a data file's: no part of it starts with `_` or `.`, and it does not end as a folder."""
-    parts = path.split("/")
-    if _STAGED.match(path):
-        parts = [part for part in parts if part != "_temporary"]
-    return parts[-1] != "" and not any(part.startswith(("_", ".")) for part in parts)

@@ -36,12 +36,14 @@ from tarnlog_server.usecases.catalog import SETTLE_ATTEMPTS, Entry, Named
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import ENGINE
 from tarnlog_server.usecases.cursors import decode_cursor, encode_cursor
+from tarnlog_server.usecases.foreign_folders import first_object, surrounding
 from tarnlog_server.usecases.live_table import storage_problem
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.outcomes import expect_committed
-from tarnlog_server.usecases.purge import purge
+from tarnlog_server.usecases.purge import CREATED, purge
 from tarnlog_server.usecases.roots import Root
 from tarnlog_server.usecases.snapshots import Snapshots
+from tarnlog_server.usecases.vacuum_run import created_ms
 
 GIVE_WAY_SECONDS = 0.5
 
@@ -108,6 +110,8 @@ class Tables:
         root, prefix = self._place(request, name, table_id)
         await self.refuse_overlap(self._tables.roots.uri(root, prefix))
         await self._refuse_log(root, prefix)
+        if request.location is not None:
+            await self._refuse_files(root, prefix, adopt=request.adopt_existing_files)
         metadata = MetaData(
             id=table_id,
             name=str(name),
@@ -185,7 +189,12 @@ class Tables:
             # Its log belongs to other writers: only the name goes.
             await self.mark_dropped(table.named)
             return
-        intent = self._intent(DROP, lambda _: (), None, {"purge": purge_files})
+        parameters: dict[str, Any] = {"purge": purge_files}
+        if purge_files:
+            with table.live.translated():
+                # Read now: once the log is purged, nothing else records which files are older than the table.
+                parameters[CREATED] = await created_ms(table.live)
+        intent = self._intent(DROP, lambda _: (), None, parameters)
         intent.committed_by = by
         expect_committed(await self._commits.submit(table, intent))
         await self.mark_dropped(table.named)
@@ -291,6 +300,10 @@ class Tables:
 
     def _place(self, request: CreateTable, name: TableName, table_id: str) -> tuple[Root, str]:
         if request.location is None:
+            if request.adopt_existing_files:
+                detail = "adoptExistingFiles is about the files at a location: name the location, or leave it out"
+                errors = [{"pointer": "/adoptExistingFiles", "message": detail}]
+                raise ProblemError("request-invalid", f"/adoptExistingFiles: {detail}", errors=errors)
             return self._tables.roots.warehouse, default_location(name, table_id)
         return self._tables.roots.find(request.location)
 
@@ -305,6 +318,26 @@ class Tables:
             place = self._tables.roots.uri(root, prefix)
             detail = f"there is a log at {place}; register it instead, or choose another place"
             raise ProblemError("location-not-empty", detail)
+
+    async def _refuse_files(self, root: Root, prefix: str, *, adopt: bool) -> None:
+        """ProblemError `location-not-empty` when files exist at a location, or when it is inside another table."""
+        place = self._tables.roots.uri(root, prefix)
+        try:
+            around = await surrounding(root.store, prefix)
+            found = None if around is not None else await first_object(root.store, prefix)
+        except StoreError as error:
+            raise storage_problem(error) from error
+        if around is not None:
+            key = self._tables.roots.uri(root, around.key)
+            detail = f"{place} is inside the folder of another table ({key}); choose a location outside of it"
+            raise ProblemError("location-not-empty", detail, object=key)
+        if found is not None and not adopt:
+            key = self._tables.roots.uri(root, found.key)
+            detail = (
+                f"{place} is not empty: {key} exists. Choose an empty location, or let an admin key create the table "
+                "with adoptExistingFiles: true; the files stay as they are, and no vacuum or purge deletes them"
+            )
+            raise ProblemError("location-not-empty", detail, object=key)
 
     async def _write_first_version(self, store: ObjectStore, prefix: str, metadata: MetaData, by: str | None) -> None:
         sub = SubCommit(

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.core.protected_files import Why
 from tarnlog_server.core.setting_values import HOUR
-from tarnlog_server.core.vacuum_plan import RetentionTooShort, Why, retention
+from tarnlog_server.core.vacuum_plan import RetentionTooShort, retention
 from tarnlog_server.usecases.commits import check_writable
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_tables import OpenTables
@@ -35,6 +36,7 @@ class KeptView(Struct, frozen=True, rename="camel"):
     in_session: int
     not_data: int
     other_table: int
+    older_than_table: int
 
 
 class VacuumView(Struct, frozen=True, rename="camel"):
@@ -107,6 +109,7 @@ class Vacuum:
                 run.kept[Why.SESSION],
                 run.kept[Why.NOT_DATA],
                 run.kept[Why.OTHER_TABLE],
+                run.kept[Why.OLDER],
             ),
             examples=tuple(OrphanView(one.path, one.size, one.modified_ms) for one in run.examples),
         )
@@ -122,8 +125,10 @@ def _retention(live: LiveTable, hours: float | None, *, override: bool) -> int:
 
 
 def _message(run: VacuumRun, *, dry_run: bool) -> str:
+    protected = run.kept[Why.OTHER_TABLE] + run.kept[Why.OLDER]
+    left = f"; {protected} are older than the table or another table's, and are never deleted" if protected else ""
     if not run.found:
-        return "there was nothing to delete"
+        return f"there was nothing to delete{left}"
     if dry_run:
-        return f"{run.found} files would be deleted; send dryRun: false to delete them"
-    return f"{run.deleted} files were deleted"
+        return f"{run.found} files would be deleted; send dryRun: false to delete them{left}"
+    return f"{run.deleted} files were deleted{left}"

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 
 from tarnlog.protocol.actions import Action
 from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.codec.paths import LOG
 from tarnlog_server.codec.version_file import CorruptObject
-from tarnlog_server.core.vacuum_plan import DataObject, Session, VacuumPlan, Why
+from tarnlog_server.core.protected_files import DataObject, Why, created_at
+from tarnlog_server.core.vacuum_plan import Session, VacuumPlan
 from tarnlog_server.core.vacuum_references import References
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
+from tarnlog_server.usecases.foreign_folders import ForeignFolders
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.live_table import LiveTable, foreign_writer_problem
 from tarnlog_server.usecases.operations import Progress
@@ -29,7 +30,6 @@ from tarnlog_server.usecases.table_log import PARALLEL_READS
 PAGE = 500
 DELETES_AT_ONCE = 16
 MAX_EXAMPLES = 100
-KNOWN_FOLDERS = 10_000
 HASHED_ON_LOOP = 1000
 """More names than this are hashed off the event loop: commits go on meanwhile."""
 
@@ -54,7 +54,8 @@ class VacuumRun:
         self._references = References()
         self._known_to: int | None = None
         """The version up to which the log was read."""
-        self._folders: dict[str, bool] = {}
+        self._created_ms = 0
+        self._folders = ForeignFolders(live.log.store, live.log.paths.table)
         self._foreign_writers = ForeignWriters(live.log)
 
     async def run(self) -> None:
@@ -100,9 +101,9 @@ class VacuumRun:
 
     async def _judged(self, plan: VacuumPlan, page: Iterable[DataObject]) -> tuple[list[DataObject], Counter[Why]]:
         judged = plan.orphans(page)
-        mine = [one for one in judged.objects if not await self._in_other_table(one.path)]
+        mine, foreign = await self._folders.divided(judged.objects)
         kept = Counter(judged.kept)
-        kept[Why.OTHER_TABLE] += len(judged.objects) - len(mine)
+        kept[Why.OTHER_TABLE] += foreign
         return mine, kept
 
     def _count(self, orphans: list[DataObject], kept: Counter[Why]) -> None:
@@ -123,25 +124,6 @@ class VacuumRun:
                 if error is not None:
                     raise error
 
-    async def _in_other_table(self, path: str) -> bool:
-        """Whether a folder on the way to a file has a log of its own, of a table that is not registered here.
-
-        Costs a LIST for each folder, the first time.
-        """
-        parts = path.split("/")[:-1]
-        return any([await self._has_log("/".join(parts[: depth + 1])) for depth in range(len(parts))])
-
-    async def _has_log(self, folder: str) -> bool:
-        known = self._folders.get(folder)
-        if known is None:
-            table = self._live.log.paths.table
-            place = f"{table}/{folder}/{LOG}/" if table else f"{folder}/{LOG}/"
-            known = bool(await self._live.log.store.list(place, limit=1))
-            if len(self._folders) >= KNOWN_FOLDERS:
-                self._folders.clear()
-            self._folders[folder] = known
-        return known
-
     # What is protected
 
     async def _protected(self) -> VacuumPlan:
@@ -156,10 +138,17 @@ class VacuumRun:
             # What is removed later than this is live here, so it is among the files that are read.
             removes = [remove for remove, _ in head.tombstones.known.values()]
             self._references.add_removed(removes, self._now_ms - self._retention_ms)
+            self._created_ms = await created_ms(live)
             self._known_to = await self._read_base()
         await self._read_versions(self._known_to + 1, head.version)
         self._known_to = head.version
-        return VacuumPlan(self._references, sessions, now_ms=self._now_ms, retention_ms=self._retention_ms)
+        return VacuumPlan(
+            self._references,
+            sessions,
+            now_ms=self._now_ms,
+            retention_ms=self._retention_ms,
+            created_ms=self._created_ms,
+        )
 
     async def _check_alone(self) -> None:
         """A log that was taken over may have a writer left, whose files are in no version that could be read.
@@ -206,3 +195,13 @@ class VacuumRun:
                 detail = f"version {version} was cleaned up meanwhile; start the vacuum again"
                 raise ProblemError("storage-unavailable", detail, retry_after=1.0) from None
             raise CorruptObject(self._live.log.paths.version(version), "the version file is missing") from None
+
+
+async def created_ms(live: LiveTable) -> int:
+    """When the table was created, as `core.protected_files.created_at` defines it. Raises StoreError. I/O: 1 HEAD."""
+    metadata = live.head.metadata
+    try:
+        first: int | None = (await live.log.store.head(live.log.paths.version(0))).modified_ms
+    except ObjectMissing:
+        first = None
+    return created_at(metadata.created_time if metadata is not None else None, first)
