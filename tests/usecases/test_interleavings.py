@@ -269,6 +269,12 @@ MOVES = st.one_of(
 )
 
 
+async def test_a_state_written_twice_at_one_time_keeps_its_manifests() -> None:
+    """A compaction right after a cleanup: the state looks the same by time and size, and names other manifests."""
+    moves = [("commit", 1), ("days", 0), ("compact", 0), ("wait", 3), ("cleanup", 0)]
+    await Story(0, "avro").play(moves)
+
+
 @settings(max_examples=400 if LONG else 60)
 @given(st.integers(0, 2**32), st.sampled_from(FORMATS), st.lists(MOVES, min_size=5, max_size=25))
 def test_any_interleaving_keeps_what_retention_promises(seed: int, format_: str, moves: list[tuple[str, int]]) -> None:

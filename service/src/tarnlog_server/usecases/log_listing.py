@@ -32,6 +32,8 @@ PAGE = 1000
 PARALLEL_READS = 8
 INCOMPLETE_MS = HOUR
 """How long the parts of a state may wait for the object that completes it, before they are what a crash left."""
+UNSETTLED_MS = 10 * 60 * 1000
+"""How long a state's time and size do not identify it: for stores that count seconds, and clocks that differ."""
 _LAST_OF_STATE = ("_manifest.avro", "_manifest.json")
 
 
@@ -103,7 +105,9 @@ class Directories:
         known = self._known.get(version)
         if known is None or known[0] != mark:
             known = (mark, *await self._document(version))
-            if known[2] is not None:
+            # A state that is written again within the resolution of the store's clock may look the same: what is young
+            # is read every time.
+            if known[2] is not None and age > UNSETTLED_MS:
                 self._known[version] = known
         _, ours, manifests = known
         if manifests is None and complete is None:
