@@ -202,3 +202,16 @@ async def test_files_that_were_restored_with_their_old_times_stay(place: Place) 
     done = await place.vacuum()
     assert (done["orphanedFilesDeleted"], done["kept"]["olderThanTable"]) == (0, 1)
     assert place.files() == {"restored.parquet"}
+
+
+async def test_no_commit_changes_when_the_table_was_created(place: Place) -> None:
+    """Once version 0 was cleaned up, the creation time in the metadata decides which files are older."""
+    created = (await place.create()).json()["createdTime"]
+    snapshot = (await place.api.get("/v1/tables/db.t/snapshot", headers=as_("writer"))).json()
+    for time in (0, None, created + 10**10):
+        changed = {**snapshot["metaData"], "createdTime": time, "description": f"{time}"}
+        body = {"actions": [{"metaData": changed}], "readVersion": snapshot["version"]}
+        answer = await place.api.post("/v1/tables/db.t/commits", json=body, headers=as_("writer"))
+        assert answer.status_code == 201, answer.text
+        snapshot = (await place.api.get("/v1/tables/db.t/snapshot", headers=as_("writer"))).json()
+        assert (snapshot["metaData"]["createdTime"], snapshot["metaData"]["description"]) == (created, f"{time}")

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarnlog_server.core.protected_files import (
-    CLOCK_SKEW_MS,
     MARKERS,
     DataObject,
     Why,
@@ -52,9 +51,9 @@ def test_what_is_protected(path: str, modified: int, why: Why | None) -> None:
     "created_time,first_version,expected",
     [
         (CREATED, CREATED + 5, CREATED + 5),
-        (CREATED, CREATED - 30_000, CREATED),  # the replica's clock is ahead of the store's
+        (CREATED, CREATED - 30_000, CREATED - 30_000),  # the replica's clock is ahead of the store's
         (CREATED, CREATED + 90 * 24 * HOUR, CREATED + 90 * 24 * HOUR),  # a copied or restored log
-        (CREATED, None, CREATED + CLOCK_SKEW_MS),
+        (CREATED, None, CREATED),  # version 0 was cleaned up
         (None, CREATED, CREATED),
         (None, None, 0),
     ],

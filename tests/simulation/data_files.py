@@ -97,7 +97,7 @@ def _left(journal: Journal, log: Log, files: _Files) -> list[str]:
     found = []
     for key in journal.written.keys() - journal.missing:
         path = key.removeprefix(files.folder)
-        if not key.startswith(files.folder) or files.older_than_table(key, float("inf"), 60.0 + 2 * SKEW):
+        if not key.startswith(files.folder) or files.older_than_table(key, float("inf"), 2 * SKEW):
             continue
         if files.written(key, float("inf")) < began - 2 * SKEW - DAY:
             # A session protects what was there before it, too: only where none was is a file certainly an orphan.

@@ -165,7 +165,9 @@ def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> 
         raise ProblemError("schema-change-not-allowed", str(error)) from error
     except PropertyError as error:
         raise ProblemError("property-invalid", str(error)) from error
-    merged = with_unknown_fields(merge_registry(current, ours), current)
+    # The creation time decides which files are the table's to delete: no commit changes it.
+    dated = msgspec.structs.replace(merge_registry(current, ours), created_time=current.created_time)
+    merged = with_unknown_fields(dated, current)
     assert isinstance(merged, MetaData)
     return merged
 

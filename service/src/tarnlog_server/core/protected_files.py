@@ -21,8 +21,6 @@ MARKERS = (OWN_LOG, "_delta_log", "metadata", ".hoodie", "_catalog")
 """Folders in which tables keep their metadata: Tarnlog, Delta Lake, Iceberg, Hudi, and the catalog of a warehouse."""
 SURROUNDING = (OWN_LOG, "_delta_log", "metadata", ".hoodie")
 """The same above a table's folder, where `_catalog` is this warehouse's own."""
-CLOCK_SKEW_MS = 60_000
-"""How far a replica's clock may differ from the store's before it takes no writes."""
 _STAGED = re.compile(r"write-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/")
 _ICEBERG = re.compile(r"(?:.*\.metadata\.json(?:\.gz)?|version-hint\.text|snap-.*\.avro)\Z")
 
@@ -51,15 +49,12 @@ class DataObject(msgspec.Struct, frozen=True):
 def created_at(created_time_ms: int | None, first_version_ms: int | None) -> int:
     """The time before which an object is older than the table; 0 where nothing is known of the table's creation.
 
-    `created_time_ms` is the metadata's, by the clock of the replica that created the table; `first_version_ms` is the
-    store's time of version 0, None once that version was cleaned up. The later one counts: keeping is safe. Without
-    version 0 the clocks cannot be compared, so the skew that is allowed between them is added.
+    `first_version_ms` is the store's time of version 0, by the clock that stamps the other objects too; None once that
+    version was cleaned up. Then the metadata's `created_time_ms` counts, by the clock of the replica that created it.
     """
-    if created_time_ms is None:
-        return first_version_ms or 0
-    if first_version_ms is None:
-        return created_time_ms + CLOCK_SKEW_MS
-    return max(created_time_ms, first_version_ms)
+    if first_version_ms is not None:
+        return first_version_ms
+    return 0 if created_time_ms is None else created_time_ms
 
 
 def why_protected(one: DataObject, created_ms: int) -> Why | None:

@@ -46,6 +46,7 @@ from tarnlog_server.usecases.snapshots import Snapshots
 from tarnlog_server.usecases.vacuum_run import created_ms
 
 GIVE_WAY_SECONDS = 0.5
+ADOPTED_SECONDS = 1.1
 
 
 class TableView(Struct, frozen=True, rename="camel"):
@@ -320,7 +321,11 @@ class Tables:
             raise ProblemError("location-not-empty", detail)
 
     async def _refuse_files(self, root: Root, prefix: str, *, adopt: bool) -> None:
-        """ProblemError `location-not-empty` when files exist at a location, or when it is inside another table."""
+        """ProblemError `location-not-empty` when files exist at a location, or when it is inside another table.
+
+        Files that are adopted must be older than version 0 by the store's clock, which may count whole seconds: a
+        moment passes before it is written.
+        """
         place = self._tables.roots.uri(root, prefix)
         try:
             around = await surrounding(root.store, prefix)
@@ -331,7 +336,9 @@ class Tables:
             key = self._tables.roots.uri(root, around.key)
             detail = f"{place} is inside the folder of another table ({key}); choose a location outside of it"
             raise ProblemError("location-not-empty", detail, object=key)
-        if found is not None and not adopt:
+        if found is not None and adopt:
+            await self._world.sleep(ADOPTED_SECONDS)
+        elif found is not None:
             key = self._tables.roots.uri(root, found.key)
             detail = (
                 f"{place} is not empty: {key} exists. Choose an empty location, or let an admin key create the table "
