@@ -96,6 +96,20 @@ GOLDEN_NAMED = (
     b'"actionCount":0}]}}\n'
     b'{"txn":{"appId":"a","version":1}}\n'
 )
+CHAINED_INFO = CommitInfo(
+    timestamp=1704067200123,
+    version=4,
+    put_id="018cc251f4007000800000000000abcd",
+    previous_put_id="018cc251f0007000800000000000abcc",
+    engine_info="tarnlog/0.1",
+    sub_commits=(SubCommit(commit_id="018cc251-f400-7000-8000-000000000001", seq=0, action_count=1),),
+)
+GOLDEN_CHAINED = (
+    b'{"commitInfo":{"crc32":"c6b53dca","timestamp":1704067200123,"version":4,"putId":"018cc251f4007000800'
+    b'000000000abcd","previousPutId":"018cc251f0007000800000000000abcc","engineInfo":"tarnlog/0.1","subCom'
+    b'mits":[{"commitId":"018cc251-f400-7000-8000-000000000001","seq":0,"actionCount":1}]}}\n'
+    b'{"txn":{"appId":"a","version":1}}\n'
+)
 BIG_INFO = CommitInfo(
     timestamp=1, put_id="p", sub_commits=(SubCommit(commit_id="c", seq=0, action_count=200),), engine_info=None
 )
@@ -149,6 +163,29 @@ def test_the_golden_file_with_a_name() -> None:
     """Who committed stands at the end of a record, and is left out where nobody is known."""
     assert encode(NAMED_INFO, _lines(ACTIONS[2:]), compress=True) == GOLDEN_NAMED
     assert decode(KEY, 4, GOLDEN_NAMED).sub_commits == NAMED_INFO.sub_commits
+
+
+def test_the_golden_file_with_its_number_and_predecessor() -> None:
+    """Files of before do not name them: see the others, which are read as well."""
+    assert encode(CHAINED_INFO, _lines(ACTIONS[2:]), compress=True) == GOLDEN_CHAINED
+    record = decode(KEY, 4, GOLDEN_CHAINED)
+    assert (record.put_id, record.previous_put_id) == (CHAINED_INFO.put_id, CHAINED_INFO.previous_put_id)
+    assert decode(KEY, 4, GOLDEN_PLAIN).previous_put_id is msgspec.UNSET
+    with pytest.raises(CorruptObject, match="the file of version 4, in the place of version 5"):
+        decode(KEY, 5, GOLDEN_CHAINED)
+
+
+def test_a_first_version_names_no_predecessor() -> None:
+    info = msgspec.structs.replace(CHAINED_INFO, version=0, previous_put_id=None)
+    data = encode(info, _lines(ACTIONS[2:]), compress=True)
+    assert b"previousPutId" not in data
+    assert decode(KEY, 0, data).previous_put_id is None
+
+
+@pytest.mark.parametrize("version", [b"7", b'"7"', b"null", b"-1"])
+def test_a_number_in_another_writers_file_means_nothing(version: bytes) -> None:
+    text = b'{"commitInfo":{"version":' + version + b',"timestamp":5}}\n{"txn":{"appId":"a","version":1}}\n'
+    assert decode(KEY, 4, text).previous_put_id is msgspec.UNSET
 
 
 def test_the_golden_framed_file() -> None:

@@ -127,7 +127,9 @@ FORMAT: dict[str, tuple[type[msgspec.Struct], set[str], dict[str, Any]]] = {
         {
             "crc32": "0badcafe",
             "timestamp": 1704067200000,
+            "version": 5,
             "putId": "f" * 32,
+            "previousPutId": "e" * 32,
             "engineInfo": "tarnlog/0.1",
             "subCommits": [
                 {

@@ -139,11 +139,15 @@ class CommitInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="
     """Our record about a version; replay ignores it, dedupe and history live on it.
 
     `crc32` comes first so that its place in the bytes is fixed; the version file codec fills and checks it.
+    `version` is the number of the file's own slot. Where it is set, `previous_put_id` is the putId of the version
+    before, and None means that the version before has none: readers check both.
     """
 
     crc32: str | None = None
     timestamp: Int64 | None = None
+    version: Int64 | None = None
     put_id: str | None = None
+    previous_put_id: str | None = None
     engine_info: str | None = None
     sub_commits: tuple[SubCommit, ...] = ()
     adopted_from: int | None = None

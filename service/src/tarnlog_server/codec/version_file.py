@@ -43,6 +43,10 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
         expected = sum(sub.action_count for sub in info.sub_commits if isinstance(sub.action_count, int))
         if expected != len(actions):
             raise CorruptObject(key, f"its commitInfo announces {expected} actions, but {len(actions)} are there")
+    # A member of the same name in another writer's commitInfo means nothing here.
+    numbered = info is not None and info.put_id is not None and info.version is not None
+    if info is not None and numbered and info.version != version:
+        raise CorruptObject(key, f"it is the file of version {info.version}, in the place of version {version}")
     timestamp = info.timestamp if info is not None and info.timestamp is not None else modified_ms
     return VersionRecord(
         version=version,
@@ -51,6 +55,7 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
         sub_commits=info.sub_commits if info else (),
         actions=actions,
         adopted_from=info.adopted_from if info else None,
+        previous_put_id=info.previous_put_id if info is not None and numbered else msgspec.UNSET,
     )
 
 

@@ -74,8 +74,11 @@ class SeenIds:
         return sorted(tuple(found) for found in places.values())
 
 
-def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
+def differences(replayed: Snapshot, stored: Snapshot, since: int = -1) -> list[str]:
     """Where a state tells something else than replay, as sentences. Costs the files of both.
+
+    `since` is the version that replay began with: a state of that one, written later, may have forgotten removes which
+    the stored one still has.
 
     A state forgets removes that vacuum needs no more, a checkpoint tells of no change of data, and a mapping may go by
     another name that means the same; all of that is right.
@@ -90,7 +93,7 @@ def differences(replayed: Snapshot, stored: Snapshot) -> list[str]:
         found.append("its skips differ")
     for key, (_, version) in stored.tombstones.known.items():
         known = replayed.tombstones.known.get(key)
-        if known is None or known[1] != version:
+        if (known is None and version > since) or (known is not None and known[1] != version):
             found.append(f"it remembers a removal of {key!r} that never was")
             break
     return found + list(_file_differences(replayed, stored))

@@ -18,7 +18,7 @@ from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.stats_truncation import recorded_length
 from tarnlog_server.core.table_settings import setting
 from tarnlog_server.core.tombstones import Tombstones
-from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.core.version_record import PutId, VersionRecord
 
 NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 """What a log without any protocol action means."""
@@ -48,6 +48,8 @@ class Snapshot:
     dropped: bool
     truncation: int = DEFAULT_TRUNCATION
     """The smallest length to which text bounds were ever cut: a maximum that long has no upper end."""
+    put_id: PutId = msgspec.UNSET
+    """The identity of the version's own file, which the next version names."""
 
     @property
     def num_records(self) -> int | None:
@@ -85,6 +87,7 @@ def empty(version: int = -1) -> Snapshot:
         counted_records=0,
         files_without_count=0,
         dropped=False,
+        put_id=None if version < 0 else msgspec.UNSET,
     )
 
 
@@ -165,6 +168,7 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
         files_without_count=uncounted,
         dropped=dropped,
         truncation=truncation,
+        put_id=record.put_id,
     )
     return Applied(after, removed, gone_since)
 

@@ -112,6 +112,11 @@ class SnapshotTracker:
         return last + 1
 
     @property
+    def head_has_file(self) -> bool:
+        """Whether the head has a version file; else it is only in another writer's state."""
+        return not (self.foreign_base and self.head.version == self.base_version)
+
+    @property
     def is_ours(self) -> bool:
         """Whether the log was begun here or taken over, so that only version files count."""
         return self.adopted_from is not None or not (self.foreign_base or 0 in self.foreign_times)

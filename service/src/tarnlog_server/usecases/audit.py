@@ -23,7 +23,7 @@ from tarnlog_server.usecases.open_log import LogOpener, Opened
 from tarnlog_server.usecases.operations import Progress
 from tarnlog_server.usecases.state_read import Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
-from tarnlog_server.usecases.table_log import PARALLEL_READS, TableLog, in_order
+from tarnlog_server.usecases.table_log import PARALLEL_READS, TableLog
 
 LITTLE = Window(versions=1, snapshots=1)
 AGAIN = 3
@@ -64,6 +64,7 @@ class _Walk:
         self._audit = StateAudit(log, self._states, world)
         self._ids = SeenIds()
         self._unreadable: list[str] = []
+        self._forked: list[str] = []
         self._theirs = 0
         self._tracker: SnapshotTracker | None = None
         self._lost_at: int | None = None
@@ -93,6 +94,7 @@ class _Walk:
         checks = [
             self._contiguous(first, last, missing, closed),
             self._readable(len(versions)),
+            self._chained(),
             self._unique(),
             *self._audit.checks(self._not_compared()),
         ]
@@ -171,12 +173,17 @@ class _Walk:
         if record is None or version != tracker.head.version + 1:
             self._tracker, self._lost_at = None, version
             return
-        tracker.advance(in_order(record, tracker.head.timestamp))
+        try:
+            tracker.advance(self._log.following(tracker.head, record))
+        except CorruptObject as error:
+            self._forked.append(str(error))
+            self._tracker, self._lost_at = None, version
 
     async def _compare_at(self, version: int) -> None:
         for ref in self._refs.pop(version, []):
             at = self._tracker.head if self._tracker is not None else None
-            loaded = await self._audit.compare(ref, at if at is not None and at.version == version else None)
+            since = -1 if self._tracker is None else self._tracker.base_version
+            loaded = await self._audit.compare(ref, at if at is not None and at.version == version else None, since)
             if self._tracker is None and loaded is not None and loaded.state.ours:
                 self._tracker = self._continued(loaded)
 
@@ -199,6 +206,10 @@ class _Walk:
         theirs = f", {self._theirs} of them by other writers" if self._theirs else ""
         good = f"{count} version files are whole{theirs}"
         return Check("version-files", not self._unreadable, some(self._unreadable) or good)
+
+    def _chained(self) -> Check:
+        good = "each version that names its predecessor follows that one"
+        return Check("version-chain", not self._forked, some(self._forked) or good)
 
     def _unique(self) -> Check:
         twice = [f"one id in the versions {', '.join(map(str, places))}" for places in self._ids.twice()]

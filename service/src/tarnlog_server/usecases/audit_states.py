@@ -56,8 +56,11 @@ class StateAudit:
         self._states = states
         self.found = StateFindings()
 
-    async def compare(self, ref: StateRef, replayed: Snapshot | None) -> Loaded | None:
-        """Read a state, and compare it with replay where there is one of its version. Gives it if it is sound."""
+    async def compare(self, ref: StateRef, replayed: Snapshot | None, since: int = -1) -> Loaded | None:
+        """Read a state, and compare it with replay where there is one of its version. Gives it if it is sound.
+
+        `since` is the version that replay began with.
+        """
         place = (ref.version, ref.kind)
         try:
             loaded = await self._states.read(ref)
@@ -70,7 +73,7 @@ class StateAudit:
                 self.found.damaged[place] = f"{error.key} is missing"
             return None
         if loaded.state.ours and replayed is not None:
-            unlike = differences(replayed, stored)
+            unlike = differences(replayed, stored, since)
             self.found.compared += 1
             if unlike:
                 self.found.unlike[place] = "; ".join(unlike)

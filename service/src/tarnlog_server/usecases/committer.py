@@ -24,10 +24,12 @@ from tarnlog_server.core.ratify import Step
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.hedged_put import HedgedPut
 from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.older_steps import OlderSteps
 from tarnlog_server.usecases.slots import Slots
 from tarnlog_server.usecases.waiting_line import LineLimits, Waiting, WaitingLine
@@ -36,6 +38,8 @@ _log = logging.getLogger(__name__)
 ENGINE = "tarnlog/0.1"
 ENCODE_OFF_LOOP_ABOVE = 256 * 1024
 MAX_REBASED_LISTED = 100
+CHECK_AHEAD_AFTER_SECONDS = 5.0
+"""A head that was known longer ago is checked while the PUT is under way: its next slot may be a hole in the log."""
 LINGER_ABOVE_SECONDS = 0.001
 LINGER_SHARE = 0.5
 LINGER_POLL_SECONDS = 0.001
@@ -260,15 +264,20 @@ class Committer:
         """PUTTING and RESOLVING: settle the slot after `head`, on which the batch was formed, then act on it."""
         put_id = self._world.uuid7().hex
         at = version_time(self._world.now_ms(), head.timestamp, [one.commit_id for one in batch.members])
-        record = compose(head.version + 1, at, put_id, batch.members)
+        record = compose(head.version + 1, at, put_id, batch.members, head.put_id)
         data = await self._encode(record, batch.members)
         put_started = self._world.monotonic()
-        step = await self._slots.settle(record.version, put_id, data)
+        fresh = put_started - self._table.tracker.observed_at <= CHECK_AHEAD_AFTER_SECONDS
+        async with Meanwhile(self._anything_after(record.version), near=fresh) as ahead:
+            step = await self._slots.settle(record.version, put_id, data)
+            behind = step is Step.WON and not fresh and await ahead
         put_seconds = self._world.monotonic() - put_started
         self._typical_put += 0.2 * (put_seconds - self._typical_put)
         self._telemetry.phase("putting", put_seconds)
         if step is Step.WON:
             self._table.advance(record, put_started)
+            if behind and not await self._is_followed():
+                return
             self._telemetry.batch_written(len(batch.members), len(record.actions), len(data))
             self._committed(record)
             if self._written is not None:
@@ -280,6 +289,27 @@ class Committer:
             self._line.answer_in_flight(ProblemError("storage-refused", detail, retry_after=5.0))
         else:
             await self._lost(reload=step is Step.RELOAD)
+
+    async def _anything_after(self, slot: int) -> bool:
+        """Whether there are versions above a slot that is about to be won.
+
+        Then the slot was a hole, unless another writer follows already. I/O: 1 LIST beside the PUT, for a head that is
+        older than CHECK_AHEAD_AFTER_SECONDS. A store that does not answer says nothing; the next reader notices.
+        """
+        try:
+            return await self._table.log.anything_after(slot)
+        except StoreError:
+            return False
+
+    async def _is_followed(self) -> bool:
+        """Whether the versions behind a slot that was won follow it; else its members learn what is wrong."""
+        try:
+            await self._table.refresh(0)
+        except ProblemError as problem:
+            if problem.code.kind is not Kind.UNAVAILABLE:
+                self._line.answer_in_flight(problem)
+                return False
+        return True
 
     async def _lost(self, *, reload: bool) -> None:
         """LOST: learn what is there; the next FORMING answers members found there, the others go round again."""

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import UNSET
+
 from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
@@ -17,14 +19,14 @@ from tarnlog_server.core.protocol_gate import unsupported_for_reading
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.core.table_settings import setting
-from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.core.version_record import PutId, VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing, StoreError, StoreRefused
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.foreign_writers import ForeignWriters
 from tarnlog_server.usecases.lanes import Lanes
 from tarnlog_server.usecases.load_times import LoadTimes
-from tarnlog_server.usecases.open_log import Base, LogOpener
+from tarnlog_server.usecases.open_log import Base, LogOpener, Opened
 from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
 from tarnlog_server.usecases.table_log import LogMissing, TableLog
@@ -58,6 +60,12 @@ def foreign_writer_problem(table: TableName, key: str) -> ProblemError:
         "that writer has stopped, the files of its state are committed here, and its object is moved out of the log",
         object=key,
     )
+
+
+def expired(oldest: int) -> ProblemError:
+    """The answer for a version from before the oldest one kept."""
+    detail = f"the oldest version kept is {oldest}; ask for that one or a newer one"
+    return ProblemError("version-expired", detail, oldestVersion=oldest)
 
 
 class LiveTable:
@@ -108,6 +116,8 @@ class LiveTable:
         self._loads = loads or LoadTimes()
         self._tracker: SnapshotTracker | None = None
         self._quarantine: tuple[float, ProblemError] | None = None
+        self._newest_read: tuple[int, PutId, str | None] | None = None
+        """The newest version that was ever read here, its identity, and the table's id: a log never goes back."""
         self._loaded_at = float("-inf")
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -187,14 +197,33 @@ class LiveTable:
             tracker.observed_at = max(tracker.observed_at, observed_at)
 
     async def catch_up(self) -> None:
-        """Apply the slots after the head, one by one, until one is empty. Raises ProblemError."""
+        """Apply the versions after the head, of which the next one exists. Raises ProblemError.
+
+        I/O: 1 LIST and a GET for each new version. Reading slot after slot until one is empty would cost as much, and
+        would take a missing version for the end of the log.
+        """
+        async with self._lock:
+            if self._tracker is None:
+                await self._load()
+            else:
+                await self._look()
+
+    async def read_version(self, version: int) -> VersionRecord:
+        """A version at or below the head, from storage. Raises ProblemError `version-expired`, `log-corrupt`.
+
+        I/O: 1 GET; where it is missing, a LIST of the floor. Damage closes the table only where its head depends on it.
+        """
         with self.translated():
-            while True:
-                try:
-                    record = await self.log.read(self.head.version + 1, self.head.timestamp)
-                except ObjectMissing:
-                    return
-                self.advance(record, self.tracker.observed_at)
+            try:
+                return await self.log.read(version)
+            except ObjectMissing:
+                if version >= await self.look_at_floor():
+                    raise self.log.lost(version) from None
+        raise expired(self.oldest)
+
+    def needs(self, version: int) -> bool:
+        """Whether the head can be read again only with this version's file: no native state covers it."""
+        return self.base is None or not self.base.ours or version >= self.base.ref.version
 
     async def find_sealed(self, commit_id: str) -> Known | None:
         """Where an id is that left the recent ones, verified in its version file. Raises ProblemError.
@@ -204,12 +233,13 @@ class LiveTable:
         while True:
             generation = self.tracker.ids.generation
             for version, seq in self.tracker.ids.candidates(commit_id):
-                with self.translated():
-                    try:
-                        record = await self.log.read(version)
-                    except ObjectMissing as error:
-                        detail = f"commit {commit_id} is in version {version}, which was deleted by a cleanup; look in "
-                        raise ProblemError("commit-id-expired", detail + "the history, then make a new id") from error
+                try:
+                    record = await self.read_version(version)
+                except ProblemError as problem:
+                    if problem.slug != "version-expired":
+                        raise
+                    detail = f"commit {commit_id} is in version {version}, which was deleted by a cleanup; look in "
+                    raise ProblemError("commit-id-expired", detail + "the history, then make a new id") from problem
                 for sub in record.sub_commits:
                     if sub.seq == seq and sub.commit_id == commit_id:
                         return Known(version, seq, record.timestamp, sub.request_hash)
@@ -274,9 +304,11 @@ class LiveTable:
     async def _load(self) -> None:
         if self._quarantine is not None and self._world.monotonic() - self._quarantine[0] < QUARANTINE_SECONDS:
             raise self._quarantine[1]
+        self._remember_newest()
         with self.translated():
             started = self._world.monotonic()
             opened = await self._opener.open(self._state_broken)
+            self._check_still_there(opened)
             spent = self._world.monotonic() - started
             self._telemetry.table_opened(opened.source, spent)
             self._loads.note(opened.source, spent)
@@ -287,6 +319,28 @@ class LiveTable:
         self._loaded_at = self._world.monotonic()
         self.first_file, self.behind = max(opened.floor, opened.first_file), opened.behind
         self._announce()
+
+    def _remember_newest(self) -> None:
+        if self._tracker is not None and self._tracker.head_has_file:
+            head = self._tracker.head
+            self._newest_read = (head.version, head.put_id, head.table_id)
+
+    def _check_still_there(self, opened: Opened) -> None:
+        """CorruptObject when the log does not reach what was read of it before, or has another file there."""
+        if self._newest_read is None:
+            return
+        version, put_id, table_id = self._newest_read
+        head = opened.tracker.head
+        if None not in (head.table_id, table_id) and head.table_id != table_id:
+            return  # another table was created at this place
+        advice = "if an older copy was restored on purpose, restart the service"
+        if head.version < version and opened.floor <= version:
+            key = self.log.paths.version(head.version + 1)
+            raise CorruptObject(key, f"the version file is missing, although {version} was read before; {advice}")
+        at = opened.tracker.snapshot_at(version)
+        if at is not None and UNSET not in (at.put_id, put_id) and at.put_id != put_id:
+            key = self.log.paths.version(version)
+            raise CorruptObject(key, f"it is not the file that was read before in this place; {advice}")
 
     def _state_broken(self, ref: StateRef, reason: str) -> None:
         """A state that cannot be believed costs a longer way to the same answer; the next one replaces it."""
@@ -303,8 +357,11 @@ class LiveTable:
             started = self._world.monotonic()
             # Other writers may tell new versions by states alone. States first: each comes after its version.
             ahead = await self.states.newest_after(tracker.head.version) if self.read_only else -1
-            newer = await self.log.newer_than(tracker.head.version)
-            if newer.gap or (ahead > tracker.head.version + len(newer.versions) and self._worth_loading(started)):
+            newer = await self.log.newer_than(tracker.head.version, has_file=tracker.head_has_file)
+            if newer.gap or self.floor > tracker.head.version + len(newer.versions):
+                await self._load()
+                return
+            if ahead > tracker.head.version + len(newer.versions) and self._worth_loading(started):
                 await self._load()
                 return
             await self.log.apply(tracker, newer.versions)
@@ -331,14 +388,20 @@ class LiveTable:
 
     @contextlib.contextmanager
     def translated(self, *, close: bool = True) -> Iterator[None]:
-        """Turn what storage and codec raise into problems a client understands. Corruption closes the table."""
+        """Turn what storage and codec raise into problems a client understands.
+
+        Corruption closes the table, unless the object is a version file that the head does not depend on: damage of
+        the past belongs to the read that met it.
+        """
         try:
             yield
         except LogMissing as error:
             raise ProblemError("table-not-found", f"table {self.name} has no log at {self.location}") from error
         except CorruptObject as error:
             problem = corrupt_problem(self.name, error)
-            if close:
+            version = self.log.paths.parse_version(error.key)
+            if close and (self._tracker is None or version is None or self.needs(version)):
+                self._remember_newest()
                 self._tracker = None
                 self._quarantine = (self._world.monotonic(), problem)
             raise problem from error

@@ -8,7 +8,6 @@ from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.snapshot_tracker import Step
 from tarnlog_server.core.version_record import VersionRecord
-from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.table_log import PARALLEL_READS
 
@@ -39,17 +38,18 @@ class OlderSteps:
         reusable = self._steps and version + 1 >= self._first
         first = self._first if reusable else version + 1
         records = [step.record for step in self._steps] if reusable else []
-        with self._table.translated():
-            while not records or self._table.tracker.steps_after(records[-1].version) is None:
-                start = first + len(records)
-                end = min(start + PARALLEL_READS, self._table.head.version + 1)
-                if start >= end:
-                    break
-                try:
-                    records += await asyncio.gather(*(self._table.log.read(number) for number in range(start, end)))
-                except ObjectMissing:
-                    await self._expire(start)
+        while not records or self._table.tracker.steps_after(records[-1].version) is None:
+            start = first + len(records)
+            end = min(start + PARALLEL_READS, self._table.head.version + 1)
+            if start >= end:
+                break
+            try:
+                records += await asyncio.gather(*(self._table.read_version(number) for number in range(start, end)))
+            except ProblemError as problem:
+                if problem.slug != "version-expired":
                     raise
+                await self._expire(start)
+                raise ProblemError("storage-unavailable", "cleaned up while reading", retry_after=1.0) from problem
         try:
             before = await self._metadata_at(first - 1, records)
         except ProblemError as problem:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+from msgspec import UNSET
+
 from tarnlog_server.codec.ids_file import CommitIdRun
 from tarnlog_server.codec.state_manifest import StateManifest
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.dedupe import SealedRun
 from tarnlog_server.core.replay import Snapshot, empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
+from tarnlog_server.core.version_record import PutId
 from tarnlog_server.ports.object_store import ObjectMissing
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.meanwhile import Meanwhile
@@ -107,19 +110,33 @@ class LogOpener:
         """The log up to its head. Raises LogMissing, CorruptObject, StoreError.
 
         From a state it costs that state, one LIST and the versions since; without one, every version. The state that
-        the hint names takes three round trips.
+        the hint names takes three round trips. A version that is missing is corruption, never the head.
         """
         broken = _told_once(broken)
         seen = 0
         while True:
+            passed: list[StateRef] = []
             try:
-                return await self._opened(broken)
+                opened = await self._opened(_noted(broken, passed))
+                await self._check_newest(opened, passed)
+                return opened
             except CorruptObject:
                 # A cleanup may have built a state and published its floor after states were listed: look once more.
                 floor = await self._log.floor()
                 if floor <= seen:
                     raise
                 seen = floor
+
+    async def _check_newest(self, opened: Opened, passed: list[StateRef]) -> None:
+        """CorruptObject when a native state proves that a version existed which is newer than the head that was found.
+
+        A state is written after its version. I/O: the states that were passed over and are newer, which are rare.
+        """
+        head = opened.tracker.head.version
+        for ref in passed:
+            if ref.version > head and await self._states.is_native(ref) and not await self._log.exists(ref.version):
+                key = self._log.paths.version(ref.version)
+                raise CorruptObject(key, f"the version file is missing, although a state of {ref.version} exists")
 
     async def _opened(self, broken: Broken) -> Opened:
         refs: list[StateRef] = []
@@ -154,11 +171,13 @@ class LogOpener:
         base = None if loaded is None else _base(loaded, tracker, ours=loaded.state.ours)
         try:
             await self._log.apply(tracker, list(range(tracker.head.version + 1, version + 1)))
-        except ObjectMissing:
-            floor = await self._log.floor()
-            if tracker.head.version < floor <= version:
+        except ObjectMissing as error:
+            missing_version, floor = self._log.paths.parse_version(error.key), await self._log.floor()
+            if missing_version is None or version < floor:
+                raise
+            if missing_version < floor:
                 raise self._no_way_from(floor) from None
-            raise
+            raise self._log.lost(missing_version) from None
         if tracker.head.version != version:
             missing = self._log.paths.version(tracker.head.version + 1)
             raise CorruptObject(missing, "the version file is missing and no state covers it")
@@ -168,8 +187,8 @@ class LogOpener:
         """From the state that the hint names, read while the log is asked what follows it.
 
         None when that is not the state to open from; `tried` then gets it if another try would fail in the same way.
-        A state tells the same whenever it is read. That no version is missed rests on the look at the log alone, which
-        goes as in `TableLog.newer_than_state`: the floor is read after the next version was missing.
+        A state tells the same whenever it is read. That no version is missed rests on the listing of the log alone, as
+        in `TableLog.newer_than_state`: the floor is read after it.
         """
         ref = await self._states.hinted()
         if ref is None:
@@ -178,11 +197,17 @@ class LogOpener:
         told: list[str] = []
         believing = self._states.believed(ref, lambda _, reason: told.append(reason), ours=True)
         async with Meanwhile(believing, near=self._log.near) as reading:
-            newer, better = Newer([]), False
-            if await self._log.exists(ref.version + 1):
-                newer, states = await asyncio.gather(self._log.newer_than(ref.version), self._states.newer(ref.version))
+            newer, better, hole = Newer([]), False, None
+            try:
+                newer = await self._log.newer_than(ref.version)
+            except CorruptObject as error:
+                hole = error
+            if newer.versions or hole is not None:
+                # Where a newer state covers the missing version, the head does not depend on it.
+                states, floor = await asyncio.gather(self._states.newer(ref.version), self._log.floor())
                 better = any(not state.foreign for state in states)
-            floor = await self._log.floor()
+            else:
+                floor = await self._log.floor()
             if better or newer.gap or floor > ref.version:
                 # A cleanup may be taking this state away: what was wrong with it is not worth telling.
                 return None
@@ -192,6 +217,8 @@ class LogOpener:
         if loaded is None:
             tried.append(ref)
             return None
+        if hole is not None:
+            raise hole
         return await self._followed(loaded, newer, floor, started)
 
     async def _after(self, loaded: Loaded) -> Opened | None:
@@ -217,6 +244,9 @@ class LogOpener:
         versions = await self._log.all_versions()
         # Read after the versions: what lies below the floor does not exist, even where an object is left or came back.
         floor = await self._log.floor()
+        if versions and versions[-1] < floor:
+            detail = f"it names {floor} as the oldest version, but the newest version is {versions[-1]}"
+            raise CorruptObject(self._log.paths.floor(floor), detail)
         versions = [version for version in versions if version >= floor]
         if not versions and not refs:
             raise LogMissing(self._log.paths.root)
@@ -261,10 +291,13 @@ class LogOpener:
                 return dataclasses.replace(replayed, behind=self._newest_key(found))
             expected = range(found.floor, versions[-1] + 1) if versions else range(1)
             missing = next((number for number in expected if number not in set(versions)), 0)
+            if ours:
+                # What is before may be in another writer's states alone.
+                missing = max(found.run_start - 1, 0)
             if missing < found.floor:
                 raise self._no_way_from(found.floor)
             raise CorruptObject(self._log.paths.version(missing), "the version file is missing and no state covers it")
-        tracker = self._tracker(loaded)
+        tracker = self._tracker(loaded, put_id=await self._put_id(loaded.ref.version))
         tracker.observed_at = found.started
         base = _base(loaded, tracker, ours=False)
         await self._log.apply(tracker, [version for version in versions if version > loaded.ref.version])
@@ -290,8 +323,20 @@ class LogOpener:
         newest = next((ref for ref in found.refs if ref.version == found.ahead), None)
         return self._log.paths.last_checkpoint if newest is None else self._states.key_of(newest)
 
-    def _tracker(self, loaded: Loaded, window: Window | None = None) -> SnapshotTracker:
-        tracker = SnapshotTracker(snapshot_of(loaded.state), window or self._window)
+    async def _put_id(self, version: int) -> PutId:
+        """The identity of a version that is known from another writer's state: mostly it has no file."""
+        try:
+            return (await self._log.read(version)).put_id
+        except ObjectMissing:
+            return None
+        except CorruptObject:
+            return UNSET
+
+    def _tracker(self, loaded: Loaded, window: Window | None = None, put_id: PutId = UNSET) -> SnapshotTracker:
+        snapshot = snapshot_of(loaded.state)
+        if not loaded.state.ours:
+            snapshot = dataclasses.replace(snapshot, put_id=put_id)
+        tracker = SnapshotTracker(snapshot, window or self._window)
         tracker.foreign_times.update(loaded.state.facts.version_timestamps)
         tracker.foreign_base = not loaded.state.ours
         tracker.adopted_from = loaded.state.facts.adopted_from
@@ -303,6 +348,16 @@ class LogOpener:
 def _base(loaded: Loaded, tracker: SnapshotTracker, *, ours: bool) -> Base:
     """The state that a tracker begins with, before a version is applied to it."""
     return Base.of(loaded.ref, tracker.head, ours=ours, manifest=loaded.manifest)
+
+
+def _noted(broken: Broken, passed: list[StateRef]) -> Broken:
+    """The same, and each state that is passed over is added to `passed`."""
+
+    def tell(ref: StateRef, reason: str) -> None:
+        passed.append(ref)
+        broken(ref, reason)
+
+    return tell
 
 
 def _told_once(broken: Broken) -> Broken:

@@ -32,7 +32,7 @@ from tarnlog_server.usecases.filters import Filter, understood
 from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.state_read import Kind, NotOurs, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
-from tarnlog_server.usecases.table_log import PARALLEL_READS, Newer, TableLog, in_order
+from tarnlog_server.usecases.table_log import PARALLEL_READS, TableLog
 
 FROM_FILES = 5000
 """Below, opening the whole table is as quick, and the next plan has it."""
@@ -93,7 +93,7 @@ class PartialScans:
         """The table without the files of a state (None where it cannot be read), the versions after the state, and how
         many of its files they removed."""
         records = await self._records(after)
-        bare, removed = _followed(snapshot_of(State(base.facts, [], ours=True)), records)
+        bare, removed = self._followed(snapshot_of(State(base.facts, [], ours=True)), records)
         if bare.dropped or unsupported_for_reading(bare.protocol) is not None:
             return None, records, removed
         return bare, records, removed
@@ -104,12 +104,13 @@ class PartialScans:
         if ref is None or ref.kind is not Kind.AVRO:
             return None
         async with Meanwhile(self._states.own_manifest(ref.version)) as reading:
-            newer = Newer([])
-            if await self._log.exists(ref.version + 1):
-                newer, states = await asyncio.gather(self._log.newer_than(ref.version), self._states.newer(ref.version))
+            newer = await self._log.newer_than(ref.version)
+            if newer.versions:
+                states, floor = await asyncio.gather(self._states.newer(ref.version), self._log.floor())
                 if any(not state.foreign for state in states):
                     return None
-            floor = await self._log.floor()
+            else:
+                floor = await self._log.floor()
             if newer.gap or floor > ref.version:
                 return None
             return await reading, newer.versions
@@ -139,7 +140,7 @@ class PartialScans:
         wanted = _wanted(predicate, bare)
         files = await self._states.files(base, kept, wanted)
         state = State(base.facts, files, ours=True)
-        snapshot, _ = await self._world.run_blocking(lambda: _followed(snapshot_of(state), records))
+        snapshot, _ = await self._world.run_blocking(lambda: self._followed(snapshot_of(state), records))
         # Of the files that versions took away, those that no version brought were the state's.
         total = base.num_files + bare.num_files - removed
         return PartialScan(snapshot, predicate, total, wanted.by_partitions, explained_manifests(base, asking))
@@ -150,6 +151,15 @@ class PartialScans:
             window = versions[start : start + PARALLEL_READS]
             records += await asyncio.gather(*(self._log.read(version) for version in window))
         return records
+
+    def _followed(self, snapshot: Snapshot, records: list[VersionRecord]) -> tuple[Snapshot, int]:
+        """The snapshot after some versions, and how many files they removed that it did not have."""
+        elsewhere = 0
+        for record in records:
+            applied = append(snapshot, self._log.following(snapshot, record))
+            snapshot = applied.snapshot
+            elsewhere += sum(gone is None for gone in applied.removed.values())
+        return snapshot, elsewhere
 
 
 def _entries(manifests: Sequence[ManifestInfo]) -> int:
@@ -162,13 +172,3 @@ def _wanted(predicate: Predicate, bare: Snapshot) -> Wanted:
     columns = metadata.partition_columns if metadata is not None else ()
     schema = schema_of(metadata.schema_string if metadata is not None else "")
     return Wanted(file_filter(predicate, schema, columns, bare.truncation), columns)
-
-
-def _followed(snapshot: Snapshot, records: list[VersionRecord]) -> tuple[Snapshot, int]:
-    """The snapshot after some versions, and how many files they removed that it did not have."""
-    elsewhere = 0
-    for record in records:
-        applied = append(snapshot, in_order(record, snapshot.timestamp))
-        snapshot = applied.snapshot
-        elsewhere += sum(gone is None for gone in applied.removed.values())
-    return snapshot, elsewhere

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+
+import msgspec
 
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.version_record import VersionRecord
-from tarnlog_server.ports.object_store import ObjectMissing
+from tarnlog_server.core.version_record import VersionRecord, chain_fault
 from tarnlog_server.usecases.caches import Caches, limits_of
 from tarnlog_server.usecases.indexed_reads import IndexedReads
-from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.live_table import LiveTable, expired
 from tarnlog_server.usecases.table_log import PARALLEL_READS
 
 
@@ -29,32 +32,26 @@ class Records:
         key = (live.location, version)
         found = self._caches.versions.get(key)
         if found is None:
-            found = await self._stored(live, version)
+            found = await live.read_version(version)
             timestamp = live.tracker.timestamp_of(version)
             if timestamp is not None and timestamp != found.timestamp:
-                found = VersionRecord(
-                    version, timestamp, found.put_id, found.sub_commits, found.actions, found.adopted_from
-                )
+                found = msgspec.structs.replace(found, timestamp=timestamp)
             limits = limits_of(live.head.metadata)
             self._caches.versions.put(key, found, limits.ttl_seconds, limits.max_versions)
         return found
 
-    async def _stored(self, live: LiveTable, version: int) -> VersionRecord:
-        with live.translated():
-            try:
-                return await live.log.read(version)
-            except ObjectMissing:
-                if version >= await live.look_at_floor():
-                    raise
-        # Another replica cleaned up since we last looked.
-        raise expired(live.oldest)
-
     async def read_many(self, live: LiveTable, versions: range) -> list[VersionRecord]:
-        """Several versions in their order; storage is read in parallel."""
+        """Several versions in their order, each checked to follow the one before; storage is read in parallel."""
         found: list[VersionRecord] = []
         for start in range(0, len(versions), PARALLEL_READS):
             window = versions[start : start + PARALLEL_READS]
             found += await asyncio.gather(*(self.read(live, version) for version in window))
+        ordered = found if versions.step > 0 else found[::-1]
+        for before, record in itertools.pairwise(ordered):
+            fault = chain_fault(before.put_id, record)
+            if fault is not None:
+                with live.translated():
+                    raise CorruptObject(live.log.paths.version(record.version), fault)
         return found
 
     async def oldest(self, live: LiveTable) -> int:
@@ -63,6 +60,9 @@ class Records:
         if self._caches.versions_list.get(key) is None:
             with live.translated():
                 await live.look_at_floor()
+            if live.floor > live.head.version:
+                # Either this replica is far behind, or the floor is wrong: reading the log tells.
+                await live.refresh(0)
             self._caches.versions_list.put(key, live.floor, limits_of(live.head.metadata).ttl_seconds)
         return live.oldest
 
@@ -140,9 +140,3 @@ class Records:
                 raise
             self._caches.files.put(key, found, limits_of(live.head.metadata).ttl_seconds)
         return found
-
-
-def expired(oldest: int) -> ProblemError:
-    """What is said of a version from before the oldest one kept."""
-    detail = f"the oldest version kept is {oldest}; ask for that one or a newer one"
-    return ProblemError("version-expired", detail, oldestVersion=oldest)

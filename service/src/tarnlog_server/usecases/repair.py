@@ -182,6 +182,7 @@ class _Run:
 ADVICE = {
     "log-contiguous": "restore the missing objects from a copy: nothing can be made from what is not there",
     "version-files": "restore the damaged objects from a copy: a version file is the commit, and is never made up",
+    "version-chain": "restore the log from one copy: files of two logs, or of two times, cannot be served together",
     "commit-ids-unique": "nothing can be undone: look at both versions in the history",
     "foreign-writers": "stop that writer, commit the files of its state here, and move its object out of the log",
 }

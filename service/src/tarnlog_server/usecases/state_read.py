@@ -6,7 +6,6 @@ ours, the very version file it describes. What is not believed is reported and p
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -103,9 +102,9 @@ class States:
         Opening costs the hint, a probe for newer states and that state; only a broken one costs a listing of them all.
         """
         tried = {(ref.version, ref.kind) for ref in known_broken}
-        for find in (self._hinted, self.all):
-            refs = await find()
-            if listed is not None and find == self.all:
+        for whole in (False, True):
+            refs = await (self.all() if whole else self._hinted(at_most))
+            if listed is not None and whole:
                 listed[:] = refs
             for ref in refs:
                 if (at_most is not None and ref.version > at_most) or (ref.version, ref.kind) in tried:
@@ -155,6 +154,16 @@ class States:
         registry = loaded.manifest.schema_registry if loaded.manifest is not None else {}
         facts = await self._foreign.completed(self.key_of(ref), loaded.state.facts, registry)
         return dataclasses.replace(loaded, state=State(facts, loaded.state.files, ours=False))
+
+    async def is_native(self, ref: StateRef) -> bool:
+        """Whether a state is whole and written by tarnlog, whatever became of its version. I/O: its own objects."""
+        try:
+            if ref.kind is Kind.AVRO:
+                return (await self.manifest(ref.version)).ours
+            reader = self._checkpoints.json if ref.kind is Kind.JSON else self._checkpoints.parquet
+            return (await reader(ref.version)).ours
+        except (CorruptObject, ObjectMissing):
+            return False
 
     def key_of(self, ref: StateRef) -> str:
         """The object whose existence completes another writer's state."""
@@ -218,13 +227,12 @@ class States:
         self._note(await self._store.list(f"{self._paths.root}state-v", start_after=after, limit=PAGE), newer)
         return sorted((StateRef(*ref, foreign) for ref, foreign in newer.items()), reverse=True)
 
-    async def _hinted(self) -> list[StateRef]:
+    async def _hinted(self, at_most: int | None) -> list[StateRef]:
+        """The hinted state behind newer ones. A version that is missing after it says nothing about newer states."""
         ref = await self.hinted()
         if ref is None:
             return []
-        behind, floor = await asyncio.gather(self._log.exists(ref.version + 1), self._log.floor())
-        if not behind and floor <= ref.version:
-            # Nothing follows it, so no state can be newer. A listing would cost the length of the log on some stores.
+        if at_most is not None and ref.version >= at_most:
             return [ref]
         return [*await self.newer(ref.version), ref]
 

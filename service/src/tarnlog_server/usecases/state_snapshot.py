@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import immutables
+import msgspec
 
 from tarnlog.protocol.actions import Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
@@ -44,6 +45,7 @@ def snapshot_of(state: State) -> Snapshot:
         files_without_count=uncounted,
         dropped=facts.dropped,
         truncation=_truncation(facts),
+        put_id=facts.version_put_id if state.ours else msgspec.UNSET,
     )
 
 

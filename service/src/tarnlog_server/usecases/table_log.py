@@ -8,11 +8,11 @@ import dataclasses
 import msgspec
 
 from tarnlog_server.codec.paths import LogPaths
-from tarnlog_server.codec.version_file import decode
-from tarnlog_server.core.replay import empty
+from tarnlog_server.codec.version_file import CorruptObject, decode
+from tarnlog_server.core.replay import Snapshot, empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.core.table_settings import own_value
-from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.core.version_record import VersionRecord, chain_fault
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore
 from tarnlog_server.ports.world import World
@@ -28,7 +28,7 @@ LATEST_MS = 253_402_300_799_999
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Newer:
-    """What a listing after a version showed: the versions that follow it without a gap, or that there is a gap."""
+    """The versions that follow one without a gap; `gap`: what follows it was cleaned up, so it must be read anew."""
 
     versions: list[int]
     gap: bool = False
@@ -59,7 +59,7 @@ class TableLog:
         """Has them decoded, where there is an index."""
         self._world = world
 
-    async def read(self, version: int, previous_timestamp: int | None = None) -> VersionRecord:
+    async def read(self, version: int) -> VersionRecord:
         """One version. Raises ObjectMissing, CorruptObject. One GET; a foreign file may cost a HEAD for its time."""
         key = self.paths.version(version)
         data = await self.store.get(key)
@@ -70,42 +70,78 @@ class TableLog:
         if not 0 <= record.timestamp <= LATEST_MS:
             modified = (await self.store.head(key)).modified_ms
             record = msgspec.structs.replace(record, timestamp=modified)
-        return record if previous_timestamp is None else in_order(record, previous_timestamp)
+        return record
 
-    async def newer_than(self, version: int) -> Newer:
-        """The versions directly after `version`: LIST start-after it. Costs one LIST per hundred new objects."""
+    def following(self, before: Snapshot, record: VersionRecord) -> VersionRecord:
+        """A version as the one after `before`. CorruptObject when it was written to follow another one.
+
+        Timestamps strictly grow: a version of another writer takes at least its predecessor's plus one.
+        """
+        fault = chain_fault(before.put_id, record)
+        if fault is not None:
+            raise CorruptObject(self.paths.version(record.version), fault)
+        if record.timestamp > before.timestamp:
+            return record
+        return msgspec.structs.replace(record, timestamp=before.timestamp + 1)
+
+    async def newer_than(self, version: int, *, has_file: bool = True) -> Newer:
+        """The versions directly after `version`. Raises CorruptObject where one is missing, also `version` itself.
+
+        A missing version is never the head. A listing is not a snapshot, so it may show later versions of a writer and
+        not yet an earlier one: a HEAD decides. Versions are deleted below a floor alone, so one that is missing and not
+        below it was lost. `has_file`: False for a version that is only in another writer's state.
+
+        I/O: 1 LIST per hundred new objects, also where nothing is new. At a hole: a HEAD, and a LIST of the floor.
+        """
+        first = version if has_file else version + 1
+        found: list[int] = []
         for _ in range(LIST_AGAIN):
-            newer = await self._listed_after(version)
-            # A listing is no snapshot: a writer's next versions may show where the one before them does not yet.
-            if not newer.gap or not await self.exists(version + 1):
-                return newer
-        return Newer([version + 1])
+            found, behind = await self._listed_from(first)
+            if behind is None and (found or not has_file):
+                return Newer([number for number in found if number > version])
+            missing = first + len(found)
+            if not await self.exists(missing):
+                floor = await self.floor()
+                if missing < floor:
+                    return Newer([], gap=True)
+                raise self.lost(missing, behind)
+        return Newer([number for number in (*found, first + len(found)) if number > version])
 
     async def newer_than_state(self, version: int) -> tuple[Newer, int]:
-        """What follows a state of ours, and the floor. Costs no listing of versions where nothing does.
+        """The versions after a native state, and the floor, which is read last. Raises CorruptObject, as `newer_than`.
 
-        A version that is missing proves nothing by itself. But versions go only below a floor, and the floor is read
-        afterwards: unless it lies above, the missing one was never there, and neither is any behind it.
+        I/O: a LIST of what follows, also where nothing does: that the next version is missing says nothing about those
+        behind it. Then a LIST of the floor.
         """
-        newer = await self.newer_than(version) if await self.exists(version + 1) else Newer([])
-        return newer, await self.floor()
+        return await self.newer_than(version), await self.floor()
 
-    async def _listed_after(self, version: int) -> Newer:
+    async def anything_after(self, version: int) -> bool:
+        """Whether any version above `version` is listed. I/O: 1 LIST."""
+        page = await self.store.list(
+            self.paths.numbered_prefix, start_after=self.paths.version(version), limit=HEAD_PAGE
+        )
+        return any(self.paths.parse_version(info.key) is not None for info in page)
+
+    def lost(self, version: int, behind: int | None = None) -> CorruptObject:
+        """The error for a version file that is missing and not below the floor."""
+        reason = f", although version {behind} exists" if behind is not None else ""
+        return CorruptObject(self.paths.version(version), f"the version file is missing{reason}")
+
+    async def _listed_from(self, first: int) -> tuple[list[int], int | None]:
+        """The versions from `first` on that are listed without a gap, and the one behind the first gap, if any."""
         found: list[int] = []
-        after = self.paths.version(version)
+        after = self.paths.version(first - 1) if first > 0 else None
         while True:
             page = await self.store.list(self.paths.numbered_prefix, start_after=after, limit=HEAD_PAGE)
             for info in page:
                 number = self.paths.parse_version(info.key)
-                if number is None or number <= version:
+                if number is None or number < first:
                     continue
-                if number != version + 1 + len(found):
-                    # A hole right after what we know: older versions were cleaned away under us. A hole further on
-                    # only means that the listing raced with a writer; the prefix before it is sound.
-                    return Newer(found, gap=not found)
+                if number != first + len(found):
+                    return found, number
                 found.append(number)
             if len(page) < HEAD_PAGE:
-                return Newer(found)
+                return found, None
             after = page[-1].key
 
     async def floor(self) -> int:
@@ -138,7 +174,7 @@ class TableLog:
             records = await asyncio.gather(*(self.read(version) for version in window))
             for record in records:
                 if record.version == tracker.head.version + 1:
-                    tracker.advance(in_order(record, tracker.head.timestamp))
+                    tracker.advance(self.following(tracker.head, record))
 
     @staticmethod
     def _at_once(tracker: SnapshotTracker) -> int:
@@ -165,10 +201,3 @@ class TableLog:
         except ObjectMissing:
             return False
         return True
-
-
-def in_order(record: VersionRecord, previous: int) -> VersionRecord:
-    """Timestamps strictly grow: a version without one of ours takes at least its predecessor's plus one."""
-    if record.timestamp > previous:
-        return record
-    return msgspec.structs.replace(record, timestamp=previous + 1)

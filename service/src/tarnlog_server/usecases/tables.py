@@ -356,7 +356,8 @@ class Tables:
             committed_by=by,
         )
         put_id = self._world.uuid7().hex
-        info = CommitInfo(timestamp=self._world.now_ms(), put_id=put_id, engine_info=ENGINE, sub_commits=(sub,))
+        now = self._world.now_ms()
+        info = CommitInfo(timestamp=now, version=0, put_id=put_id, engine_info=ENGINE, sub_commits=(sub,))
         data = encode(info, [encode_action(NEW_TABLE), encode_action(metadata)], compress=True)
         key = LogPaths(prefix).version(0)
         for attempt in range(SETTLE_ATTEMPTS):
