@@ -16,10 +16,12 @@ from typer.testing import CliRunner, Result
 from tarnlog import (
     Client,
     Conflicted,
+    Corrupt,
     Denied,
     NotNow,
     Rejected,
     TableApi,
+    TableEntry,
     Unavailable,
     Unknown,
     VersionChange,
@@ -77,13 +79,54 @@ def orders(run: Shell, fake: FakeTarnlog) -> str:
     return "sales.orders"
 
 
-def test_tables(run: Shell, orders: str) -> None:
+def test_tables(run: Shell, orders: str, fake: FakeTarnlog) -> None:
     run("create", "other.t", "--schema", "id long")
     assert [entry["name"] for entry in run.lines("tables")] == ["other.t", "sales.orders"]
     assert [entry["name"] for entry in run.lines("tables", "--namespace", "sales")] == ["sales.orders"]
-    shown = run("tables").stdout
-    assert "sales.orders" in shown
-    assert "location" in shown
+    assert [(entry["version"], entry["numFiles"]) for entry in run.lines("tables")] == [(0, 0), (3, 2)]
+    assert "version" not in run.lines("tables", "--no-details")[0]
+    heading, first, second = (line.split() for line in run("tables").stdout.splitlines())
+    assert heading == ["table", "version", "files", "size", "location"]
+    assert first[:5] == ["other.t", "0", "0", "0", "B"]
+    assert second[:6] == ["sales.orders", "3", "2", "4.0", "KiB", fake.get_table("sales.orders").location]
+
+
+def test_a_table_that_cannot_be_read_does_not_end_the_listing(
+    run: Shell, fake: FakeTarnlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        run("create", f"a.t{number}", "--schema", "id long")
+    whole = FakeTarnlog.get_table
+
+    def get_table(self: FakeTarnlog, name: str) -> Any:
+        if name == "a.t1":
+            raise Corrupt("version 3 cannot be read", slug="log-corrupt")
+        return whole(self, name)
+
+    entries = [TableEntry(name=f"a.t{number}", id=str(number), location="x") for number in range(3)]
+    monkeypatch.setattr(FakeTarnlog, "list_tables", lambda self, namespace=None: iter(entries))
+    monkeypatch.setattr(FakeTarnlog, "get_table", get_table)
+    result = run("tables")
+    assert "a.t1: version 3 cannot be read" in result.stderr
+    assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["0", "?", "0"]
+
+
+def test_a_long_listing_looks_at_the_first_hundred(run: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("create", "a.t0", "--schema", "id long")
+    asked: list[str] = []
+    whole = FakeTarnlog.get_table
+
+    def get_table(self: FakeTarnlog, name: str) -> Any:
+        asked.append(name)
+        return whole(self, "a.t0")
+
+    entries = [TableEntry(name=f"a.t{number}", id=str(number), location="x") for number in range(150)]
+    monkeypatch.setattr(FakeTarnlog, "list_tables", lambda self, namespace=None: iter(entries))
+    monkeypatch.setattr(FakeTarnlog, "get_table", get_table)
+    result = run("tables")
+    assert sorted(asked) == sorted(entry.name for entry in entries[:100])
+    assert len(result.stdout.splitlines()) == 151
+    assert "the first 100" in result.stderr
 
 
 def test_no_tables_says_how_to_begin(run: Shell) -> None:
@@ -217,10 +260,30 @@ def test_alter(run: Shell, orders: str) -> None:
     assert "twice" in run("alter", orders, "--add-column", "ID long", code=2).stderr
 
 
-def test_drop_asks_before_a_purge(run: Shell, orders: str) -> None:
-    run("drop", orders, "--purge", code=1, stdin="n\n")
+def test_drop_without_a_terminal_needs_yes(run: Shell, orders: str) -> None:
+    """Before, only a purge asked, and a script's `yes | tarnlog drop` was taken for a person."""
+    for arguments in (["drop", orders], ["drop", orders, "--purge"]):
+        result = run(*arguments, code=2, stdin="y\n")
+        assert "--yes" in result.stderr
+        assert "nothing was dropped" in " ".join(result.stderr.replace("│", " ").split())
     assert orders in run("tables").stdout
-    assert run.document("drop", orders, "--purge", "--yes") == {"dropped": orders, "purged": True}
+
+
+def test_drop_says_where_the_files_are_and_how_to_register_them(run: Shell, orders: str, fake: FakeTarnlog) -> None:
+    location = fake.get_table(orders).location
+    shown = run("drop", orders, "--yes").stdout
+    assert location in shown
+    assert f"tarnlog register {orders} {location} --foreign-writers-stopped" in shown.splitlines()
+    assert run.lines("tables") == []
+    assert "table-not-found" in run("drop", orders, "--yes", code=1).stderr
+
+
+def test_a_purge_leaves_nothing_to_register(run: Shell, orders: str, fake: FakeTarnlog) -> None:
+    location = fake.get_table(orders).location
+    run("create", "sales.more", "--schema", "id long")
+    assert "cannot be registered again" in run("drop", "sales.more", "--purge", "--yes").stdout
+    done = run.document("drop", orders, "--purge", "--yes")
+    assert done == {"dropped": orders, "purged": True, "location": location}
     assert run.lines("tables") == []
 
 
@@ -240,7 +303,7 @@ def test_commit_from_stdin_and_from_a_file(run: Shell, orders: str, tmp_path: Pa
     done = run.document("commit", orders, "--file", str(file))
     assert (done["outcome"], done["version"], done["commitId"]) == ("committed", 4, mine)
     again = run("commit", orders, stdin=body(commitId=mine, operation="LOAD"))
-    assert "version 4.0" in again.stdout
+    assert "version 4," in again.stdout
     assert "there already" in again.stdout
     assert run.document("commit-status", orders, mine)["version"] == 4
     assert run.lines("history", orders, "--limit", "1")[0]["operation"] == "LOAD"
@@ -275,7 +338,7 @@ def test_a_commit_that_is_none_is_wrong_usage(run: Shell, orders: str, text: str
                 paths=("some/path",),
             ),
             1,
-            ["somebody was first", "version 7.1 MERGE", "some/path", "Read the table again"],
+            ["somebody was first", "rule append", "version 7.1 (MERGE)", "some/path", "Read the table again"],
         ),
     ],
     ids=["unknown", "not-now", "rejected", "conflict"],

@@ -19,8 +19,10 @@ or its exception.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from tarnlog._wording import python_words
 from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted, NotNow, Rejected, Unknown, Winner
 from tarnlog.protocol.problems import Kind, ProblemError, from_document
 
@@ -28,7 +30,8 @@ from tarnlog.protocol.problems import Kind, ProblemError, from_document
 class TarnlogError(Exception):
     """Base of everything the client raises on purpose.
 
-    `slug` is the stable problem code (empty when there was no answer), `fields` what the service added to it.
+    `slug` is the stable problem code (empty when there was no answer), `fields` what the service added to it. `detail`
+    says what to do in Python; `answered` is the service's own sentence, which speaks of HTTP.
     """
 
     def __init__(
@@ -39,9 +42,11 @@ class TarnlogError(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         fields: dict[str, Any] | None = None,
+        answered: str = "",
     ) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.answered = answered or detail
         self.slug = slug
         self.status = status
         self.retry_after = retry_after
@@ -69,23 +74,44 @@ class Conflict(TarnlogError):
 
 
 class CommitConflict(Conflict):
-    """Not committed, and it never will be as sent. `outcome.retry` says whether a rebase can help."""
+    """Not committed, and it never will be as sent. `outcome.retry` says whether a rebase can help.
+
+    Its text names the rule, the commits that won and the files it is about; of each the first few.
+    """
 
     def __init__(self, outcome: Conflicted) -> None:
-        super().__init__(outcome.detail or f"the commit conflicts by rule {outcome.rule}", slug="commit-conflict")
+        told = outcome.detail or "the commit conflicts with one in the log"
+        super().__init__(python_words("commit-conflict", told), slug="commit-conflict", status=409, answered=told)
         self.outcome = outcome
+
+    def __str__(self) -> str:
+        facts = [f"rule {self.rule}"]
+        if self.winners:
+            facts.append("won by " + _few(str(winner) for winner in self.winners))
+        if self.paths:
+            facts.append("about " + _few(self.paths))
+        return f"{self.detail} ({'; '.join(facts)})"
 
     @property
     def rule(self) -> str:
+        """The name of the conflict rule that was broken, such as `append` or `delete-read`."""
         return self.outcome.rule
 
     @property
     def winners(self) -> tuple[Winner, ...]:
+        """The commits in the log that this one conflicts with."""
         return self.outcome.winners
 
     @property
     def paths(self) -> tuple[str, ...]:
+        """The files that the conflict is about."""
         return self.outcome.paths
+
+
+def _few(items: Iterable[str], most: int = 3) -> str:
+    listed = list(items)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 class Unavailable(TarnlogError):
@@ -139,7 +165,8 @@ _BY_KIND: dict[Kind, type[TarnlogError]] = {
 def error_from(problem: ProblemError, status: int | None = None) -> TarnlogError:
     """The exception for a problem document."""
     return _BY_KIND[problem.code.kind](
-        problem.detail,
+        python_words(problem.slug, problem.detail),
+        answered=problem.detail,
         slug=problem.slug,
         status=problem.code.status if status is None else status,
         retry_after=problem.retry_after,

@@ -37,6 +37,7 @@ class TableInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     num_files: int = 0
     total_bytes: int = 0
     num_records: int | None = None
+    read_only: bool = False
 
 
 class SnapshotInfo(Struct, frozen=True, kw_only=True, rename="camel"):

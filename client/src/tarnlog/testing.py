@@ -30,7 +30,7 @@ import msgspec
 from tarnlog import _fake_plan as fake_plan
 from tarnlog._api import Order
 from tarnlog._connection import new_commit_id
-from tarnlog._errors import Conflict, InvalidRequest, NotFound
+from tarnlog._errors import Conflict, InvalidRequest, NotFound, error_from
 from tarnlog._fake_table import FakeTable, must_be_live, rejected
 from tarnlog._long import OnProgress, OperationInfo, Progress
 from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation
@@ -240,7 +240,7 @@ class FakeTarnlog:
                 )
             if scripted is not None:
                 return _as_scripted(scripted, known_id)
-            return outcome or rejected(known_id, "table-not-found", f"The table {table} does not exist.")
+            return outcome or rejected(known_id, "table-not-found", _no_table(table))
 
     def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
         found = self._table(table)
@@ -581,8 +581,13 @@ class FakeTarnlog:
     def _table(self, name: str) -> FakeTable:
         table_path(name)
         if name not in self._tables:
-            raise NotFound(f"The table {name} does not exist.", slug="table-not-found", status=404)
+            raise error_from(ProblemError("table-not-found", _no_table(name)))
         return self._tables[name]
+
+
+def _no_table(name: str) -> str:
+    """As the service says it."""
+    return f"there is no table {name}; create it with POST /v1/tables"
 
 
 def _as_scripted(outcome: Scripted | type[Scripted], commit_id: str) -> CommitOutcome:

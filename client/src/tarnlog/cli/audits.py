@@ -46,13 +46,13 @@ def _show(out: Output, found: AuditInfo) -> None:
     if out.json:
         out.document(found)
         return
-    checks = grid("check", "", "what was found")
+    checks = grid("check", "", "what was found", prose=("what was found",))
     for check in found.checks:
         mark = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
         row(checks, check.name, mark, check.detail)
     out.show(checks)
     if found.repaired:
-        done = grid("object", "what was done")
+        done = grid("object", "what was done", prose=("what was done",))
         for one in found.repaired:
             row(done, one.object, one.action)
         out.show("", done)

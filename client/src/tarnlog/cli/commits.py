@@ -18,7 +18,7 @@ from tarnlog.cli.failures import UNKNOWN_OUTCOME
 from tarnlog.cli.output import Output
 from tarnlog.protocol.action_json import DECODE_ERRORS
 from tarnlog.protocol.actions import CommitInfo, only_action
-from tarnlog.protocol.commits import CommitRequest, Committed, Unknown
+from tarnlog.protocol.commits import CommitRequest, Committed, Unknown, position
 
 
 def commit(
@@ -94,7 +94,8 @@ def commit_status(
 def _show(out: Output, committed: Committed) -> None:
     again = " (it was there already)" if committed.replayed else ""
     out.show(
-        f"Committed at version {committed.version}.{committed.seq}, {humane.moment(committed.timestamp)}{again}\n"
+        f"Committed at version {position(committed.version, committed.seq)}, "
+        f"{humane.moment(committed.timestamp)}{again}\n"
         f"commit id {committed.commit_id}"
     )
 

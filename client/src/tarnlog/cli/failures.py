@@ -22,6 +22,7 @@ from tarnlog._errors import (
     Unavailable,
     Unreachable,
 )
+from tarnlog._wording import command_words
 from tarnlog.cli.output import console
 from tarnlog.protocol.schema import SchemaError
 
@@ -65,7 +66,7 @@ def _sentence(error: TarnlogError) -> str:
     if isinstance(error, Unreachable) and not error.sent:
         where = f"The service at {error.url}" if error.url else "The service"
         return f"{where} cannot be reached" + (f" ({error.reason})." if error.reason else ".")
-    return error.detail
+    return command_words(error.slug, error.answered)
 
 
 def report(error: TarnlogError) -> None:
@@ -78,10 +79,9 @@ def report(error: TarnlogError) -> None:
         if isinstance(entry, dict):
             err.print(Text(f"  {entry.get('pointer', '')} {entry.get('message', '')}"))
     if isinstance(error, CommitConflict):
+        err.print(Text(f"  rule {error.rule}"))
         for winner in error.winners:
-            err.print(
-                Text(f"  against version {winner.version}.{winner.seq} {winner.operation} {winner.commit_id or ''}")
-            )
+            err.print(Text(f"  won by {winner}"))
         for path in error.paths:
             err.print(Text(f"  about {path}"))
     if (text := advice(error)) is not None:

@@ -13,6 +13,7 @@ from tarnlog.cli import humane, typed
 from tarnlog.cli.connector import Json, TableArgument, connect
 from tarnlog.cli.difference import Difference, difference
 from tarnlog.cli.output import Output, grid, row
+from tarnlog.protocol.commits import position
 
 FILE_COLUMNS = ("path", "size", "records", "partition", "modified")
 
@@ -42,7 +43,7 @@ def history(
         details = {**record.operation_parameters, **record.operation_metrics}
         row(
             shown,
-            f"{record.version}.{record.seq}",
+            position(record.version, record.seq),
             humane.moment(record.timestamp),
             humane.age(record.timestamp, out.now_ms),
             *((record.committed_by or "",) if named else ()),

@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from tarnlog.cli import audits, commits, index, log, operations, plans, serve, sessions, states, tables, vacuum, watch
+from tarnlog.cli import (
+    audits,
+    commits,
+    index,
+    keys,
+    log,
+    operations,
+    plans,
+    serve,
+    sessions,
+    states,
+    tables,
+    vacuum,
+    watch,
+)
 from tarnlog.cli.connector import Remote
 from tarnlog.cli.failures import Commands
 
@@ -87,6 +101,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(keys.app, name="key", rich_help_panel="Service")
 
 
 def main() -> None:

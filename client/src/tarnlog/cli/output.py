@@ -1,4 +1,7 @@
-"""Where words go: data to stdout, as tables or as JSON; messages and progress to stderr."""
+"""Where words go: data to stdout, as tables or as JSON; messages and progress to stderr.
+
+Text is never wrapped here: a terminal does that without line breaks, so that ids, paths and commands can be copied.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,15 @@ from typing import Any
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from tarnlog._long import Progress as ToldProgress
-
-_WIDE = 240
+from tarnlog.cli.grids import Grid
 
 
 def console(stream: Any) -> Console:
-    """A console on a stream; where nobody looks at it, lines are as long as they need to be."""
-    found = Console(file=stream, highlight=False, soft_wrap=False)
-    if not found.is_terminal:
-        found.width = _WIDE
-    return found
+    """A console on a stream, which breaks no lines."""
+    return Console(file=stream, highlight=False, soft_wrap=True)
 
 
 class Output:
@@ -51,8 +49,13 @@ class Output:
 
     def show(self, *items: Any) -> None:
         """Something to look at; text from outside comes in as Text, so that it cannot carry markup."""
+        width = self._out.width if self._out.is_terminal else None
         for item in items:
-            self._out.print(Text(item) if isinstance(item, str) else item)
+            if isinstance(item, Grid):
+                for line in item.lines(width):
+                    self._out.print(line)
+            else:
+                self._out.print(Text(item) if isinstance(item, str) else item)
 
     def note(self, text: str) -> None:
         """A message about the data, not part of it."""
@@ -90,14 +93,11 @@ class Work:
             yield item
 
 
-def grid(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    """A plain table; the headings in `right` hold numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-    return table
+def grid(*headings: str, right: tuple[str, ...] = (), prose: tuple[str, ...] = ()) -> Grid:
+    """A plain table; the headings in `right` hold numbers, those in `prose` sentences."""
+    return Grid(headings, right, prose)
 
 
-def row(table: Table, *cells: object) -> None:
+def row(table: Grid, *cells: object) -> None:
     """A row of a table, taken literally."""
-    table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells))
+    table.add(*cells)

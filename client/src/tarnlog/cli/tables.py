@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
+import msgspec
 import typer
 
-from tarnlog._results import TableInfo
+from tarnlog._api import TableApi
+from tarnlog._errors import Corrupt, InvalidRequest, NotFound, Unavailable, Unreachable
+from tarnlog._results import TableEntry, TableInfo
+from tarnlog._wording import command_words
 from tarnlog.cli import humane, typed
 from tarnlog.cli.connector import Json, TableArgument, connect
 from tarnlog.cli.output import Output, grid, row
 from tarnlog.cli.schema_text import parse_columns, read_schema
 from tarnlog.protocol.schema import SchemaError, StructType, parse_schema
+
+DETAILED = 100
+"""Tables that a listing looks at, each by a request: a table that is not open is read from storage for it."""
+AT_ONCE = 8
 
 SchemaOption = Annotated[
     str, typer.Option("--schema", help="Columns such as 'id long not null, d date', StructType JSON, or a file.")
@@ -21,22 +34,58 @@ SchemaOption = Annotated[
 def tables(
     ctx: typer.Context,
     namespace: Annotated[str | None, typer.Option(help="Only the tables of this namespace.")] = None,
+    details: Annotated[
+        bool, typer.Option(help=f"Version, files and size, of the first {DETAILED} tables: a request for each.")
+    ] = True,
     json: Json = False,
 ) -> None:
-    """List the tables."""
+    """List the tables with their version, files and size."""
     out = Output(json)
+    api = connect(ctx)
     with out.working("Listing tables") as work:
-        found = list(work.counted(connect(ctx).list_tables(namespace)))
+        found = list(work.counted(api.list_tables(namespace)))
+    asked = found[:DETAILED] if details else []
+    with (
+        out.working("Reading tables", total=len(asked)) as work,
+        ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tarnlog-tables") as pool,
+    ):
+        infos = list(work.counted(pool.map(lambda entry: _looked_at(api, entry.name), asked)))
     if json:
-        out.lines(found)
+        out.lines(_with_details(entry, info) for entry, info in zip_longest(found, infos))
         return
-    table = grid("table", "location", "id")
-    for entry in found:
-        row(table, entry.name, entry.location, entry.id)
-    if found:
-        out.show(table)
-    else:
+    if not found:
         out.note("No tables yet. Make one with `tarnlog create NAME --schema 'id long'`.")
+        return
+    table = grid("table", "version", "files", "size", "location", right=("version", "files", "size"))
+    for entry, info in zip_longest(found, infos):
+        if isinstance(info, TableInfo):
+            numbers = (str(info.version), humane.number(info.num_files), humane.size(info.total_bytes))
+        else:
+            numbers = ("?", "?", "?") if info else ("", "", "")
+        row(table, entry.name, *numbers, entry.location)
+    out.show(table)
+    failed = [(entry.name, info) for entry, info in zip(found, infos, strict=False) if isinstance(info, str)]
+    for name, why in failed:
+        out.note(f"{name}: {why}")
+    if details and len(found) > DETAILED:
+        out.note(f"Version, files and size are those of the first {DETAILED}; --namespace shows fewer tables.")
+
+
+def _looked_at(api: TableApi, name: str) -> TableInfo | str:
+    """A table, or why it cannot be looked at: one that is broken, or dropped meanwhile, does not end the listing."""
+    try:
+        return api.get_table(name)
+    except (Corrupt, InvalidRequest, NotFound, Unavailable) as error:
+        if isinstance(error, Unreachable):
+            raise
+        return command_words(error.slug, error.answered)
+
+
+def _with_details(entry: TableEntry, info: TableInfo | str | None) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(entry)
+    if isinstance(info, TableInfo):
+        document |= {"version": info.version, "numFiles": info.num_files, "totalBytes": info.total_bytes}
+    return document
 
 
 def create(
@@ -128,19 +177,57 @@ def drop(
     ctx: typer.Context,
     table: TableArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Delete the data files and the log too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a purge.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")] = False,
     json: Json = False,
 ) -> None:
-    """Drop a table; its files stay unless purged."""
-    if purge and not yes:
-        typer.confirm(f"Delete {table} with all of its data files?", abort=True, err=True)
+    """Drop a table, after asking. Its files stay and can be registered again, unless they are purged."""
     out = Output(json)
+    api = connect(ctx)
+    info = _to_drop(api, table, purge)
+    if not yes:
+        _ask(out, table, info, purge)
     with out.working(f"Dropping {table}"):
-        connect(ctx).drop_table(table, purge=purge)
+        api.drop_table(table, purge=purge)
+    location = None if info is None else info.location
     if json:
-        out.document({"dropped": table, "purged": purge})
+        out.document({"dropped": table, "purged": purge, "location": location})
+    elif purge or info is None:
+        out.show(f"Dropped {table} and deleted its files. It cannot be registered again.")
     else:
-        out.show(f"Dropped {table}" + (" and its files." if purge else "; its files are still there."))
+        writable = "" if info.read_only else " --foreign-writers-stopped"
+        out.show(
+            f"Dropped {table}. Its files stay at {location}",
+            "To serve them again:",
+            f"tarnlog register {table} {shlex.quote(_plain(info.location))}{writable}",
+        )
+
+
+def _plain(location: str) -> str:
+    """A location as it is typed: the name of a folder rather than its URI, which has escapes."""
+    parts = urlsplit(location)
+    return unquote(parts.path) if parts.scheme == "file" else location
+
+
+def _to_drop(api: TableApi, table: str, purge: bool) -> TableInfo | None:
+    """The table; None where there is none and a purge may have been cut off: asked for again, it goes on."""
+    try:
+        return api.get_table(table)
+    except NotFound:
+        if not purge:
+            raise
+    return None
+
+
+def _ask(out: Output, table: str, info: TableInfo | None, purge: bool) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(
+            f"nothing was dropped: this asks before it drops {table}, and stdin is no terminal; say --yes in scripts"
+        )
+    if info is not None:
+        size = f"{humane.plural(info.num_files, 'file')}, {humane.size(info.total_bytes)}"
+        out.note(f"{table} is at version {info.version}, with {size}, at {info.location}")
+    what = "with all of its files, for good?" if purge else "? Its files stay, and can be registered again."
+    typer.confirm(f"Drop {table}{' ' if purge else ''}{what}", abort=True, err=True)
 
 
 def _show(out: Output, info: TableInfo) -> None:

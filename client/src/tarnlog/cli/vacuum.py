@@ -49,7 +49,7 @@ def vacuum(
 
 
 def _facts(done: VacuumInfo) -> object:
-    facts = grid("objects", "number", "what becomes of them", right=("number",))
+    facts = grid("objects", "number", "what becomes of them", right=("number",), prose=("what becomes of them",))
     fate = "would be deleted" if done.dry_run else "deleted"
     count = done.orphaned_files_found if done.dry_run else done.orphaned_files_deleted
     size = done.size_bytes_found if done.dry_run else done.size_bytes_deleted

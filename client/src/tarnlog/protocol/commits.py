@@ -12,6 +12,11 @@ Isolation = Literal["serializable", "write-serializable", "snapshot"]
 Operation = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
+def position(version: int, seq: int) -> str:
+    """Where a commit is in the log: the version, and its place within the version for all but the first."""
+    return f"{version}.{seq}" if seq else str(version)
+
+
 class Reads(
     Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False
 ):
@@ -47,6 +52,10 @@ class Winner(Struct, frozen=True, kw_only=True, rename="camel"):
     commit_id: str | None
     operation: str
 
+    def __str__(self) -> str:
+        commit_id = "" if self.commit_id is None else f", commit {self.commit_id}"
+        return f"version {position(self.version, self.seq)} ({self.operation}{commit_id})"
+
 
 class Committed(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="committed", gc=False):
     """Durable, at that version and seq, exactly once."""
@@ -58,6 +67,10 @@ class Committed(Struct, frozen=True, kw_only=True, rename="camel", tag_field="ou
     replayed: bool = False
     attempts: int = 1
     rebased_over: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        again = ", which was there already" if self.replayed else ""
+        return f"committed at version {position(self.version, self.seq)}{again} (commit {self.commit_id})"
 
 
 class Conflicted(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="conflict"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from urllib.parse import unquote
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.locations import LocationError, below, parse_location
@@ -28,11 +29,11 @@ class Roots:
     def find(self, location: str) -> tuple[Root, str]:
         """The root and the key prefix of a location; ProblemError `location-not-allowed` when it is in none."""
         try:
-            parsed = parse_location(location)
+            parsed = parse_location(_plain(location))
         except LocationError as error:
             raise ProblemError("location-not-allowed", f"location {location[:200]!r}: {error}") from error
         for root in self.all:
-            inside = below(root.uri if root.uri.endswith("://") else parse_location(root.uri), parsed)
+            inside = below(root.uri if root.uri.endswith("://") else _plain(root.uri).rstrip("/"), parsed)
             if inside:
                 if inside.split("/")[0].startswith("_"):
                     raise ProblemError(
@@ -58,3 +59,8 @@ class Roots:
         """Close every store."""
         for root in self.all:
             await root.store.close()
+
+
+def _plain(location: str) -> str:
+    """A location without escapes: a folder's URI, as tables report it, has them where its name needs them."""
+    return unquote(location) if location.lower().startswith("file://") else location
