@@ -128,6 +128,12 @@ async def test_a_stream_that_repeats_itself(api: Api, table: str) -> None:
         ({"actions": [add("a", dataChange=1)]}, "/actions/0/add/dataChange"),
         ({"actions": [add("a", surprise=1)]}, "/actions/0/add/surprise"),
         ({"actions": [add("a", partitionValues={"x": 1})]}, "/actions/0/add/partitionValues"),
+        ({"actions": [add("a", partitionValues={"x": "1"})]}, "/actions/0/add/partitionValues"),
+        ({"actions": [add("a"), add("b", minValues={"id": "abc"})]}, "/actions/1/add/minValues/id"),
+        ({"actions": [add("a", maxValues={"id": "2.5"})]}, "/actions/0/add/maxValues/id"),
+        ({"actions": [add("a", minValues={"id": "9"}, maxValues={"id": "8"})]}, "/actions/0/add/maxValues/id"),
+        ({"actions": [add("a", minValues={"surprise": "1"})]}, "/actions/0/add/minValues/surprise"),
+        ({"actions": [add("a", numRecords=-1)]}, "/actions/0/add/numRecords"),
         ({"actions": [{"commitInfo": {"timestamp": 1}}]}, "/actions/0"),
         ({"actions": [remove("a")]}, "/readVersion"),
     ],
@@ -137,6 +143,18 @@ async def test_faults_have_a_place(api: Api, table: str, change: dict[str, Any],
     assert (answer.status_code, slug(answer)) == (422, "commit-invalid")
     assert pointers(answer)[0] == pointer
     assert (await api.get(table)).json()["version"] == 0
+
+
+async def test_a_partition_value_that_no_reader_could_read(api: Api) -> None:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in DAYS.items()]
+    await api.create(schema={"type": "struct", "fields": fields}, partitionColumns=["day"])
+    answer = await post(api, {"actions": [add("a", partitionValues={"day": "yesterday"})]})
+    assert (answer.status_code, slug(answer)) == (422, "commit-invalid")
+    assert pointers(answer) == ["/actions/0/add/partitionValues/day"]
+    assert "write a date such as '2024-01-31'" in answer.json()["detail"]
+    for right in ("2024-01-31", "19753", None):
+        good = await post(api, {"actions": [add(f"a{right}", partitionValues={"day": right})]})
+        assert good.status_code == 201, good.text
 
 
 @pytest.mark.parametrize(
@@ -159,6 +177,7 @@ async def test_a_read_version_above_the_head(api: Api, table: str) -> None:
 
 
 ADD = json.dumps(add("a"))
+DAYS = {"id": "long", "day": "date"}
 
 
 @pytest.mark.parametrize(

@@ -140,14 +140,15 @@ def conflicts(loser: Plan, winners: list[Plan], head: DumbTable) -> set[str]:
             broken.add("delete-delete")
     if any(app in head.txns and version <= head.txns[app][0].version for app, version in loser.txns):
         broken.add("txn")
-    if any(file not in head.files for file in loser.removes):
+    if any(file not in head.files and file in head.tombstones for file in loser.removes):
         broken.add("delete-delete")
     return broken
 
 
 def refused_by_head(plan: Plan, head: DumbTable) -> bool:
-    """Faults of the commit itself on this head: a live path added again, a skip of what is not live."""
-    return any(file in head.files for file in plan.adds) or any(file not in head.files for file in plan.skips)
+    """Faults of the commit itself on this head: a live path added again, a skip or a remove of what never was live."""
+    never_there = any(file not in head.files and file not in head.tombstones for file in plan.removes)
+    return never_there or any(file in head.files for file in plan.adds) or any(f not in head.files for f in plan.skips)
 
 
 def first_files() -> tuple[Add, ...]:

@@ -13,9 +13,9 @@ from tarnlog.protocol.actions import Action, Add, Format, MetaData, Protocol, Re
 from tarnlog.protocol.commits import CommitRequest
 from tarnlog.protocol.ids import uuid7
 from tarnlog_server.core.coalesce import Batch, Limits, form
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.replay import empty
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step, Window
 from tarnlog_server.core.validate import prepare
 from tarnlog_server.core.version_record import VersionRecord

@@ -14,8 +14,8 @@ from tarnlog.protocol.actions import Action, Add, MetaData
 from tarnlog.protocol.commits import Conflicted
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.conflict import MAX_PATHS, MAX_WINNERS, RULES
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.core.version_record import VersionRecord
 from tests.core.making import (
@@ -188,10 +188,20 @@ def test_delete_delete(isolation: str) -> None:
     assert rule_of(planned(remove("./mon.1"), isolation=isolation), winner) == "delete-delete", "the same file"
 
 
-def test_removing_what_is_not_live_conflicts_and_blames_nobody() -> None:
-    found = verdict(planned(remove("never.there"), remove("mon.1")), table())
+def test_removing_what_was_removed_before_names_the_version_that_removed_it() -> None:
+    """Also where the commit says that it was planned on that version or a later one."""
+    state = table(record(2, (txn("a", 1),), (remove("mon.1"),)), record(3, (add("x"),)))
+    found = verdict(planned(remove("mon.1"), remove("never.there"), read_version=3), state)
     assert found is not None
-    assert (found.rule, found.paths, found.winners) == ("delete-delete", ("never.there",), ())
+    assert (found.rule, found.paths) == ("delete-delete", ("mon.1",))
+    assert [(one.version, one.seq, one.commit_id) for one in found.winners] == [(2, 1, str(sub_id(2, 1)))]
+
+
+def test_removing_what_never_was_a_file_is_invalid() -> None:
+    ((_, answer),) = formed([planned(remove("mon.1"), remove("never.there"))], table()).answers
+    assert isinstance(answer, ProblemError)
+    assert answer.slug == "commit-invalid"
+    assert [one["pointer"] for one in answer.fields["errors"]] == ["/actions/1/remove/path"]
 
 
 def test_a_path_removed_and_added_again_by_winners_still_conflicts() -> None:
@@ -339,7 +349,7 @@ def test_expired(floor: int, rule: str | None) -> None:
     found = verdict(planned(remove("mon.1")), state, floor=floor)
     assert (found.rule if found else None) == rule
     if found:
-        assert found.winners == ()
+        assert [one.version for one in found.winners] == [floor]
         assert str(floor) in found.detail
     assert verdict(intent(999, add("mine")), state, floor=floor) is None, "a blind append read nothing"
 
@@ -355,6 +365,47 @@ def test_a_read_version_above_the_head_is_refused() -> None:
         assert isinstance(answer, ProblemError)
         assert answer.slug == "commit-invalid"
         assert answer.fields["errors"][0]["pointer"] == "/readVersion"
+
+
+# no conflict without a winner ---------------------------------------------------------------------------------------
+NAMED: list[tuple[str, tuple[Action, ...], tuple[Action, ...], dict[str, Any]]] = [
+    ("expired", (APPEND_TUE,), (remove("mon.1"),), {"floor": 2}),
+    ("protocol", (protocol(),), (protocol(),), {}),
+    ("metadata", (metadata(description="theirs"),), (metadata(description="ours"),), {}),
+    ("txn", (txn("app", 5),), (txn("app", 5),), {}),
+    ("txn", (txn("app", 5),), (add("mine"),), {"app_ids": ("app",)}),
+    ("append", (add("mon.new"), txn("z", 1)), (add("mine"),), {"whole_table": True, "isolation": SER}),
+    ("delete-read", (remove("mon.1"),), (add("mine"),), {"paths": ("mon.1",)}),
+    ("delete-delete", (remove("mon.1"),), (remove("mon.1"),), {}),
+    ("delete-delete", (remove("mon.1"),), (remove("mon.1"),), {"read_version": 2}),
+]
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("rule, winner, loser, how", NAMED)
+def test_every_conflict_names_its_winner(
+    rule: str, winner: tuple[Action, ...], loser: tuple[Action, ...], how: dict[str, Any], forgotten: bool
+) -> None:
+    """With all of the winner while it is in memory, with its version alone after that."""
+    fields = dict(how)
+    floor = fields.pop("floor", 0)
+    state = table(record(2, winner))
+    if forgotten:
+        small = tracker(record(0, FIRST), record(1, FILES), record(2, winner), window=Window(versions=1))
+        for version in (3, 4, 5):
+            small.advance(record(version, ()))
+        state, floor = small, floor and 2
+        if rule in ("txn", "delete-delete") and not fields.get("app_ids"):
+            fields["read_version"] = 5  # else the older versions are read first
+    answers = formed([planned(*loser, **fields)], state, floor=floor).answers
+    if forgotten and not answers:
+        return  # it waits for its winners
+    ((_, found),) = answers
+    assert isinstance(found, Conflicted)
+    assert found.rule == rule
+    assert [one.version for one in found.winners] == [2]
+    wanted = (None, "UNKNOWN") if forgotten else (str(sub_id(2, 0)), "OP-2-0")
+    assert (found.winners[0].commit_id, found.winners[0].operation) == wanted
 
 
 # the order of the rules, and who is named -----------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tarnlog.protocol.actions import ActionLine, Remove
 from tarnlog.protocol.commits import CommitRequest
 from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.validate import MAX_ERRORS, prepare, request_hash
 from tests.core.making import NOW, SCHEMA, commit_id
 

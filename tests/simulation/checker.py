@@ -20,7 +20,7 @@ from typing import Any
 from tests.simulation.data_files import check_data_files
 from tests.simulation.feeds import check_feeds, check_reads
 from tests.simulation.journal import Journal, Send
-from tests.simulation.log_model import Broken, Log, Objects, Sub, read_tables
+from tests.simulation.log_model import Broken, Log, Objects, Sub, Version, read_tables
 from tests.simulation.retention import check_retention
 from tests.simulation.rules import broken_rules, is_blind, isolation
 from tests.simulation.times import missing_allowed
@@ -257,17 +257,22 @@ def _check_conflict(send: Send, logs: list[Log]) -> list[str]:
 def _check_winners(send: Send, log: Log) -> list[str]:
     rule, winners = send.answer["rule"], send.answer["winners"]
     seen = [version for version in log.versions if version.created <= send.ended]
+    if not winners:
+        return ["no winner is named"]
     if rule == "expired":
-        return [] if (send.read_version or 0) < log.floor_at(send.ended) else ["nothing expired"]
-    if not winners and rule == "txn":
+        floor = log.floor_at(send.ended)
+        return [] if (send.read_version or 0) < floor and winners[0]["version"] < len(seen) else ["nothing expired"]
+    if rule == "txn" and send.answer.get("retry") == "never":
         last = send.answer["lastTxnVersion"]
         wanted = {a["txn"]["appId"]: a["txn"]["version"] for a in send.body["actions"] if "txn" in a}
-        good = any(v.after.txns.get(app) == last and number <= last for v in seen for app, number in wanted.items())
-        return [] if good else ["no version recorded that progress"]
-    if not winners and rule == "delete-delete":
-        good = any(all(path not in v.after.files for path in send.answer["paths"]) for v in seen)
-        return [] if good and send.answer["paths"] else ["the files were live all the time"]
-    found = [] if winners else ["no winner is named"]
+        told = {(t["appId"], t["version"]) for sub in _named_subs(winners, seen) for t in sub.of("txn")}
+        good = any((app, last) in told and number <= last for app, number in wanted.items())
+        return [] if good else ["no named winner recorded that progress"]
+    if rule == "delete-delete" and all(one["version"] <= (send.read_version or 0) for one in winners):
+        removed = {remove["path"] for sub in _named_subs(winners, seen) for remove in sub.of("remove")}
+        paths = set(send.answer["paths"])
+        return [] if paths and paths <= removed else ["the named winners did not remove the files"]
+    found: list[str] = []
     for named in winners:
         subs = seen[named["version"]].subs if named["version"] < len(seen) else []
         winner = next((sub for sub in subs if sub.seq == named["seq"]), None)
@@ -278,6 +283,17 @@ def _check_winners(send: Send, log: Log) -> list[str]:
         elif send.kind == "commit" and not _breaks(send, winner, log, rule):
             found.append(f"winner {named} does not break rule {rule}")
     return found
+
+
+def _named_subs(winners: list[Json], seen: list[Version]) -> list[Sub]:
+    """The commits that are named; all of a version where it is named alone."""
+    return [
+        sub
+        for one in winners
+        if one["version"] < len(seen)
+        for sub in seen[one["version"]].subs
+        if one["commitId"] is None or sub.commit_id == one["commitId"]
+    ]
 
 
 def _breaks(send: Send, winner: Sub, log: Log, rule: str) -> bool:

@@ -47,7 +47,8 @@ def test_a_table_dropped_and_created_again_under_a_stale_replica() -> None:
         assert appended.commit_id in stage.log().by_id
         # What was planned on the old table must not be applied to the new one.
         planned = stage.bodies.body("DELETE", [stage.bodies.remove("p=a/gone.parquet")], readVersion=1)
-        assert (await stage.commit(stage.two, planned)).outcome == "conflict"
+        refused = await stage.commit(stage.two, planned)
+        assert (refused.outcome, refused.slug) == ("problem", "commit-invalid")
 
     play(story)
 

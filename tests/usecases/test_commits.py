@@ -270,7 +270,8 @@ async def test_every_answer_is_counted(warehouse: Warehouse) -> None:
     commit_id = str(warehouse.world.uuid7())
     await commit(replica, add_line("a"), commitId=commit_id)
     await commit(replica, add_line("a"), commitId=commit_id)
-    await send(replica, remove_line("gone"), readVersion=0)
+    reads = {"reads": {"wholeTable": True}, "isolation": "serializable"}
+    await send(replica, add_line("z"), readVersion=0, **reads)
     with refused("commit-invalid"):
         await send(replica, add_line("../out"))
     with refused("commit-id-expired"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tarnlog.protocol.commits import Committed, Conflicted, Rejected
 from tarnlog.protocol.ids import uuid7
+from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import AlterTable
 from tests.usecases.replicas import (
     ORDERS,
@@ -104,3 +106,37 @@ async def test_a_resend_after_it_was_refused_for_its_id_costs_no_look(warehouse:
     assert isinstance(outcome, Rejected)
     assert outcome.problem["type"].endswith("commit-id-reused")
     assert warehouse.store.lists == []
+
+
+def with_text(kind: str = "string") -> AlterTable:
+    fields = [*SCHEMA["fields"], {"name": "text", "type": kind, "nullable": True, "metadata": {}}]
+    return AlterTable(schema={**SCHEMA, "fields": fields})
+
+
+async def test_bounds_of_a_column_that_is_newer_than_what_the_replica_knows(warehouse: Warehouse) -> None:
+    one, behind = warehouse.replica(), warehouse.replica()
+    await create(one)
+    assert await files(behind) == []
+    await one.tables.alter(ORDERS, with_text())
+    await commit(behind, add_line("a", minValues={"text": "x"}))
+    assert await files(one) == ["a"]
+    with pytest.raises(ProblemError) as caught:
+        await send(behind, add_line("b", minValues={"other": "x"}))
+    assert caught.value.fields["errors"][0]["pointer"] == "/actions/0/add/minValues/other"
+
+
+async def test_a_resend_whose_values_do_not_fit_the_schema_of_today(warehouse: Warehouse) -> None:
+    """It is in the log: nothing else may be said of it, whatever became of the schema."""
+    replica = warehouse.replica()
+    await create(replica)
+    await replica.tables.alter(ORDERS, with_text())
+    commit_id = str(warehouse.world.uuid7())
+    landed = await commit(replica, add_line("a", minValues={"text": "soon"}), commitId=commit_id)
+    view = await replica.snapshots.snapshot(ORDERS, None, None, 0)
+    replaced = {**view.meta_data, "schemaString": json.dumps(with_text("date").schema)}
+    await commit(replica, remove_line("a"), {"metaData": replaced}, readVersion=landed.version)
+    again = await commit(replica, add_line("a", minValues={"text": "soon"}), commitId=commit_id)
+    assert (again.version, again.replayed) == (landed.version, True)
+    other = await send(replica, add_line("b", minValues={"text": "soon"}), commitId=commit_id)
+    assert isinstance(other, Rejected)
+    assert other.problem["type"].endswith("commit-id-reused")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -11,13 +9,10 @@ import pyarrow as pa
 
 from tarnlog._errors import InvalidRequest
 from tarnlog.arrow_types import PLAIN_TYPES
+from tarnlog.protocol import values
 from tarnlog.protocol.schema import ArrayType, DataType, Field, MapType, Primitive, StructType, UserType
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
-_MAX_EPOCH_DAYS = 3_000_000
-_DAY_MICROS = 86_400_000_000
 _WIDE = Context(prec=100)
 """Python's own precision is less than a decimal column's."""
 _READABLE = {**PLAIN_TYPES, "void": pa.null()}
@@ -55,7 +50,10 @@ def _type(kind: DataType) -> pa.DataType:
 
 
 def partition_scalar(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A partition value as the log writes it. ValueError when the column's type cannot read it."""
+    """A partition value as the log writes it. ValueError when the column's type cannot read it.
+
+    Every text that the service accepts for a column can be read; older logs may hold texts that cannot.
+    """
     if text is None or text == NULL_PARTITION or (text == "" and not pa.types.is_string(kind)):
         return pa.scalar(None, kind)
     try:
@@ -65,33 +63,20 @@ def partition_scalar(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_binary(kind):
+        return text.encode()
+    text = text.strip()
     if pa.types.is_integer(kind):
-        return int(text)
+        return values.whole(text, kind.bit_width)
     if pa.types.is_floating(kind):
         return float(text)
     if pa.types.is_decimal(kind):
+        # A value of an older log may have more digits than the column.
         return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
     if pa.types.is_boolean(kind):
-        return {"true": True, "false": False}[text.lower()]
+        return values.boolean(text)
     if pa.types.is_date(kind):
-        return _date(text)
-    if pa.types.is_timestamp(kind):
-        moment = _moment(text)
-        return moment if kind.tz is not None else moment.replace(tzinfo=None)
-    return text.encode() if pa.types.is_binary(kind) else text
-
-
-def _date(text: str) -> date:
-    """ISO, epoch days, or the epoch microseconds of a midnight; their magnitudes tell them apart."""
-    if not _INTEGER.fullmatch(text):
-        return date.fromisoformat(text)
-    number = int(text)
-    return (_EPOCH + timedelta(days=number if abs(number) <= _MAX_EPOCH_DAYS else number // _DAY_MICROS)).date()
-
-
-def _moment(text: str) -> datetime:
-    """ISO 8601, UTC without a zone, or epoch microseconds."""
-    if _INTEGER.fullmatch(text):
-        return _EPOCH + timedelta(microseconds=int(text))
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+        return values.day(text)
+    return values.instant(text) if pa.types.is_timestamp(kind) else text

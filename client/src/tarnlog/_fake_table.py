@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -184,6 +186,9 @@ class FakeTable:
                 commit_id, "commit-invalid", " ".join(errors), errors=[{"message": text} for text in errors]
             )
         conflict = self._txn_conflict(actions, state, commit_id) or self._removed_before(actions, state, commit_id)
+        if conflict is not None and not conflict.winners:
+            text = f"{', '.join(conflict.paths)} was never a file of the table: remove files that a plan names."
+            return rejected(commit_id, "commit-invalid", text, errors=[{"message": text}])
         if conflict is not None:
             return conflict
         record = self.append(
@@ -227,6 +232,7 @@ class FakeTable:
                     commit_id=commit_id,
                     rule="txn",
                     detail=f"Application {action.app_id} is already at {recorded.version}.",
+                    winners=tuple(self._winners(partial(operator.eq, recorded)))[-1:],
                     retry="never",
                     last_txn_version=recorded.version,
                 )
@@ -237,20 +243,19 @@ class FakeTable:
         gone = {key: path for key, path in removes.items() if key not in state.files}
         if not gone:
             return None
-        winners = [
-            Winner(
-                version=info.version, seq=0, commit_id=info.commits[0].commit_id, operation=info.commits[0].operation
-            )
-            for info in self.versions
-            if any(isinstance(action, Remove) and path_key(action.path) in gone for action in info.actions)
-        ]
         return Conflicted(
             commit_id=commit_id,
             rule="delete-delete",
             detail="Files that this commit removes are not live: read the table again.",
-            winners=tuple(winners),
+            winners=tuple(self._winners(lambda one: isinstance(one, Remove) and path_key(one.path) in gone)),
             paths=tuple(gone.values()),
         )
+
+    def _winners(self, touches: Callable[[object], bool]) -> Iterable[Winner]:
+        for info in self.versions:
+            if any(touches(action) for action in info.actions):
+                done = info.commits[0]
+                yield Winner(version=info.version, seq=0, commit_id=done.commit_id, operation=done.operation)
 
 
 def rejected(commit_id: str | None, slug: str, detail: str, **fields: Any) -> Rejected:

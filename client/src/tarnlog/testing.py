@@ -66,6 +66,7 @@ from tarnlog.protocol.commits import (
     Reads,
     Rejected,
     Unknown,
+    Winner,
 )
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
@@ -597,7 +598,12 @@ def _as_scripted(outcome: Scripted | type[Scripted], commit_id: str) -> CommitOu
     if outcome is Unknown:
         return Unknown(commit_id=commit_id, retry_after=1.0)
     if outcome is Conflicted:
-        return Conflicted(commit_id=commit_id, rule="append", detail="Scripted: another commit added what was read.")
+        return Conflicted(
+            commit_id=commit_id,
+            rule="append",
+            detail="Scripted: another commit added what was read.",
+            winners=(Winner(version=0, seq=0, commit_id=None, operation="SCRIPTED"),),
+        )
     if outcome is NotNow:
         problem = ProblemError("commit-contended", "Scripted: resend this commit.").document()
         return NotNow(commit_id=commit_id, problem=problem, retry_after=1.0)

@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tarnlog import Corrupt, TarnlogError, Unavailable
+from tarnlog._arrow_schema import partition_scalar
 from tarnlog_spark._storage import Storage
 
 BATCH_ROWS = 65_536
@@ -159,8 +160,10 @@ class _Columns:
 def _value(field: pa.Field, absent: Mapping[str, str | None], fixed: Mapping[str, Any]) -> pa.Scalar:
     if field.name in fixed:
         return pa.scalar(fixed[field.name], field.type)
-    text = absent.get(field.name)
-    return pa.scalar(None, field.type) if text is None else pa.scalar(text, pa.string()).cast(field.type)
+    try:
+        return partition_scalar(absent.get(field.name), field.type)
+    except ValueError as error:
+        raise pa.ArrowInvalid(f"its partition value of {field.name} cannot be read: {error}") from None
 
 
 def _stored_name(name: str, stored: list[str]) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tarnlog._arrow_schema import partition_scalar
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate
 from tarnlog_spark._options import option_error
@@ -115,7 +116,12 @@ def _key_part(text: str | None, kind: pa.DataType) -> Any:
 def _typed(text: str | None, kind: pa.DataType) -> Any:
     if text is None or pa.types.is_string(kind):
         return text
-    return pa.scalar(text, pa.string()).cast(kind).as_py()
+    if pa.types.is_decimal(kind):
+        return pa.scalar(text, pa.string()).cast(kind).as_py()  # never rounded
+    try:
+        return partition_scalar(text, kind).as_py()
+    except (ValueError, OverflowError) as error:
+        raise pa.ArrowInvalid(f"{text!r} is no value of {kind}: {error}") from None
 
 
 def _columns(predicate: Predicate) -> set[str]:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from tarnlog.protocol.values import MAX_EPOCH_DAYS
+
 MAX_COLUMNS = 32
 """Statistics are kept for so many columns, the first of the schema: every commit and state carries them."""
 
@@ -145,6 +147,8 @@ def _bounds(kind: pa.DataType, chunks: list[Any], *, nan_hides_bounds: bool) -> 
             spans.append(_typed(found, kind))
         elif not _says_nothing(found, chunk, kind, nan_hides_bounds):
             return None
+    if pa.types.is_date(kind) and any(abs(end) > MAX_EPOCH_DAYS for span in spans for end in span):
+        return None  # such a number is not read as a day
     if pa.types.is_floating(kind) and any(math.isnan(end) for span in spans for end in span):
         return None  # Spark's writer may take NaN for the greatest number, and readers do not agree on that
     return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None

@@ -19,8 +19,8 @@ from tarnlog_server.codec.partition_bounds import PartitionBounds
 from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest
 from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.file_filter import MAYBE_NULL, Bounds, Decider, FileFilter, Leaf, PartitionValues, proof
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import file_filter
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.span_tests import Compared
 
 

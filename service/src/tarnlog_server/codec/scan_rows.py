@@ -22,10 +22,10 @@ from tarnlog_server.codec.file_columns import FileColumns, as_array
 from tarnlog_server.codec.segment_filter import SegmentFilter
 from tarnlog_server.core.file_filter import Decider, FileFilter, Leaf, by_partitions, partition_value, proof
 from tarnlog_server.core.file_log import FileLog
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import file_filter
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schema_dedup import restore
+from tarnlog_server.core.schemas import schema_of
 
 BLOCK = 8192
 

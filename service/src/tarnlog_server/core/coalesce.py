@@ -22,11 +22,13 @@ from tarnlog_server.core.conflict import (
     find_recorded_progress,
     reads_match,
     same_but_registry,
+    winner_at,
 )
 from tarnlog_server.core.dedupe import Known
-from tarnlog_server.core.finalize import finalize, schema_of
+from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 
 Answer = Committed | Conflicted | ProblemError
@@ -198,11 +200,12 @@ def _verdict(
         )
     if intent.blind:
         return True
-    recorded = find_recorded_progress(intent, ground)
+    recorded = find_recorded_progress(intent, ground, tracker.step)
     if read_version is not None:
         if read_version < floor:
             detail = f"readVersion {read_version} is below {floor}, the oldest version kept: read again and rebase"
-            return conflicted(intent, "expired", detail, [], [])
+            # What followed readVersion is gone: the oldest version that is kept stands for it.
+            return conflicted(intent, "expired", detail, [winner_at(floor, tracker.step, lambda _: True)], [])
         if read_version < head.version and (not intent.reads.nothing or not intent.footprint.only_adds):
             steps = tracker.steps_after(read_version)
             if steps is None:
@@ -214,7 +217,7 @@ def _verdict(
             conflict = find_conflict(intent, steps, since)
             if conflict is not None and (recorded is None or conflict.rule in BEFORE_TXN):
                 return conflict
-    return recorded or find_missing_files(intent, ground) or True
+    return recorded or find_missing_files(intent, ground, tracker.step) or True
 
 
 def _note_registering(

@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from tarnlog.protocol.predicates import Scalar
 from tarnlog.protocol.schema import Field, Primitive
+from tarnlog.protocol.values import DAY_MICROS, MAX_EPOCH_DAYS, is_integer, is_number, iso_day, iso_instant, number_of
 
 Span: TypeAlias = tuple[Any, Any]
 """The least and the greatest value that may be meant; a greatest of None has no upper end."""
 
 DEFAULT_TRUNCATION = 32
 
-_NUMBER = re.compile(r"[+-]?(?:\d{1,64}(?:\.\d{0,64})?|\.\d{1,64})(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d{1,38}", re.ASCII)
 _INFINITY = re.compile(r"[+-]?(?:Infinity|inf)")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?)?"
-    r" ?(Z|UTC|[+-](?:0\d|1[0-8]):?[0-5]\d)?",
-    re.ASCII,
-)
 _ABOVE_SURROGATES = re.compile("[\ue000-\uffff]")
 # A pair that was cut in half reads as U+FFFD.
 _SUPPLEMENTARY = re.compile("[\ufffd\U00010000-\U0010ffff]")
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_MAX_EPOCH_DAYS = 3_000_000  # past the year 9999; as microseconds, three seconds
-_DAY = 86_400_000_000
 _WIDEST_OFFSET = 18 * 3_600_000_000
 
 
@@ -96,7 +84,7 @@ class IntegerOrder(ColumnOrder):
 
     def exact(self, text: str) -> Span | None:
         """Digits; a decimal point does no harm."""
-        value = int(text) if _INTEGER.fullmatch(text) else _decimal(text)
+        value = int(text) if is_integer(text) else number_of(text)
         return None if value is None else (value, value)
 
 
@@ -106,7 +94,7 @@ class DecimalOrder(IntegerOrder):
     def literal(self, value: Scalar) -> Span | None:
         """A whole number or decimal text is exact; a double means its neighbours too."""
         if isinstance(value, str):
-            number = _decimal(value)
+            number = number_of(value)
             if number is None:
                 raise ValueError("write the value as a number, or as decimal text such as '12.50'")
             return number, number
@@ -131,7 +119,7 @@ class RealOrder(ColumnOrder):
 
     def exact(self, text: str) -> Span | None:
         """NaN is unreadable on purpose: it then bounds nothing."""
-        if not _NUMBER.fullmatch(text) and not _INFINITY.fullmatch(text):
+        if not is_number(text) and not _INFINITY.fullmatch(text):
             return None
         number = float(text)
         if math.isinf(number):
@@ -161,20 +149,20 @@ class DateOrder(ColumnOrder):
 
     def literal(self, value: Scalar) -> Span | None:
         """An ISO date."""
-        day = _day(value) if isinstance(value, str) else None
+        day = iso_day(value) if isinstance(value, str) else None
         if day is None:
             raise ValueError("write the value as a date such as '2024-01-31'")
         return day, day
 
     def exact(self, text: str) -> Span | None:
         """An ISO date, epoch days, or the epoch microseconds of a midnight: their magnitudes tell them apart."""
-        if not _INTEGER.fullmatch(text):
-            day = _day(text)
+        if not is_integer(text):
+            day = iso_day(text)
             return None if day is None else (day, day)
         number = int(text)
-        if abs(number) <= _MAX_EPOCH_DAYS:
+        if abs(number) <= MAX_EPOCH_DAYS:
             return number, number
-        return None if number % _DAY else (number // _DAY, number // _DAY)
+        return None if number % DAY_MICROS else (number // DAY_MICROS, number // DAY_MICROS)
 
 
 class TimestampOrder(ColumnOrder):
@@ -185,7 +173,7 @@ class TimestampOrder(ColumnOrder):
 
     def literal(self, value: Scalar) -> Span | None:
         """ISO 8601; without a zone it is UTC. Numbers are refused: their unit would be a guess."""
-        parsed = _timestamp(value) if isinstance(value, str) else None
+        parsed = iso_instant(value) if isinstance(value, str) else None
         if parsed is None:
             raise ValueError("write the value as ISO 8601 such as '2024-01-31T10:00:00Z'")
         if parsed.has_zone and not self.zoned:
@@ -194,9 +182,9 @@ class TimestampOrder(ColumnOrder):
 
     def exact(self, text: str) -> Span | None:
         """Epoch microseconds or ISO 8601; without a zone it may be that of any writer."""
-        if _INTEGER.fullmatch(text):
+        if is_integer(text):
             return int(text), int(text)
-        parsed = _timestamp(text)
+        parsed = iso_instant(text)
         if parsed is None:
             return None
         slack = _WIDEST_OFFSET if parsed.has_zone != self.zoned else 0
@@ -205,24 +193,10 @@ class TimestampOrder(ColumnOrder):
     def bounds(self, low: str, high: str, truncation: int) -> Span | None:
         """As written, but a maximum may have been cut to the precision that it shows."""
         span = super().bounds(low, high, truncation)
-        if span is None or _INTEGER.fullmatch(high):
+        if span is None or is_integer(high):
             return span
-        parsed = _timestamp(high)
+        parsed = iso_instant(high)
         return None if parsed is None else (span[0], span[1] + parsed.resolution - 1)
-
-
-class _Timestamp:
-    """The parts of ISO text that matter here."""
-
-    def __init__(self, match: re.Match[str], day: int) -> None:
-        _, hours, minutes, seconds, fraction, zone = match.groups()
-        clock = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
-        micros = int((fraction or "0")[:6].ljust(6, "0"))
-        self.micros = day * _DAY + clock * 1_000_000 + micros - _offset(zone) * 60_000_000
-        self.has_zone = zone is not None
-        self.has_nanos = fraction is not None and fraction[6:].strip("0") != ""
-        units = ((fraction, 10 ** max(0, 6 - len(fraction or ""))), (seconds, 1_000_000), (hours, 60_000_000))
-        self.resolution = next((size for part, size in units if part), _DAY)
 
 
 _REAL, _WHOLE, _TEXT, _OPAQUE = RealOrder(), IntegerOrder(), StringOrder(), ColumnOrder()
@@ -253,10 +227,6 @@ def column_order(field: Field) -> ColumnOrder | None:
     return _OPAQUE if order is _TEXT and "__COLLATIONS" in field.metadata else order
 
 
-def _decimal(text: str) -> Decimal | None:
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
-
-
 def _around(value: float) -> Span:
     return math.nextafter(value, -math.inf), math.nextafter(value, math.inf)
 
@@ -269,25 +239,3 @@ def utf16_length(text: str) -> int:
 def is_open_ended(maximum: str, recorded: int = DEFAULT_TRUNCATION) -> bool:
     """Whether a text maximum may have been cut, by the length its table recorded or by the usual one."""
     return utf16_length(maximum) >= min(recorded, DEFAULT_TRUNCATION)
-
-
-def _day(text: str) -> int | None:
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        return date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
-    except ValueError:
-        return None
-
-
-def _timestamp(text: str) -> _Timestamp | None:
-    match = _TIMESTAMP.fullmatch(text)
-    day = _day(match[1]) if match else None
-    return None if match is None or day is None else _Timestamp(match, day)
-
-
-def _offset(zone: str | None) -> int:
-    if zone is None or zone in ("Z", "UTC"):
-        return 0
-    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
-    return -minutes if zone[0] == "-" else minutes

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
-from tarnlog.protocol.actions import Action, Add, MetaData, SubCommit
+from tarnlog.protocol.actions import Action, Add, MetaData, Remove, SubCommit
 from tarnlog.protocol.commits import Conflicted, Winner
+from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
 from tarnlog_server.core.evolution import columns_changed
 from tarnlog_server.core.intent import Footprint, Intent, footprint_of
@@ -22,6 +23,7 @@ from tarnlog_server.core.match import may_match
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.snapshot_tracker import Step
+from tarnlog_server.core.validate import invalid
 
 MAX_WINNERS = 20
 MAX_PATHS = 100
@@ -176,32 +178,79 @@ def find_conflict(loser: Intent, steps: Iterable[Step], ground: Ground) -> Confl
     return conflicted(loser, broken, DETAILS[broken], winners, paths)
 
 
-def find_recorded_progress(loser: Intent, ground: Ground) -> Conflicted | None:
-    """The txn rule without a winner in sight: what it wants to record is recorded already, so it is done."""
+StepOf = Callable[[int], Step | None]
+"""A version of the window; None for one that left memory."""
+
+
+def find_recorded_progress(loser: Intent, ground: Ground, step_of: StepOf) -> Conflicted | None:
+    """The txn rule against the head: what it wants to record is recorded already, so it is done."""
     for app_id, txn in loser.footprint.txns.items():
         recorded = ground.head.txns.get(app_id)
         if recorded is not None and txn.version <= recorded[0].version:
+            winner = winner_at(recorded[1], step_of, partial(_records, app_id))
             return Conflicted(
                 commit_id=loser.commit_id,
                 rule="txn",
                 detail=f"application {app_id!r} already committed its version {recorded[0].version} at table version "
                 f"{recorded[1]}: this one ({txn.version}) is done or superseded; do not send it again",
+                winners=(winner,),
                 retry="never",
                 last_txn_version=recorded[0].version,
             )
     return None
 
 
-def find_missing_files(loser: Intent, ground: Ground) -> Conflicted | None:
-    """The delete-delete rule without a winner in sight: a file to remove is not live."""
-    gone = [remove.path for key, remove in loser.footprint.removes.items() if not ground.head.files.has(key)]
-    if gone:
-        return conflicted(loser, "delete-delete", DETAILS["delete-delete"], [], gone)
-    return None
+def find_missing_files(loser: Intent, ground: Ground, step_of: StepOf) -> Conflicted | None:
+    """The delete-delete rule against the head: a file to remove was removed at or before readVersion.
+
+    ProblemError `commit-invalid` if no removal of any of these files is known: they were never live, or were removed
+    longer ago than deletedFileRetention.duration. No winner could be named for that.
+    """
+    live = ground.head.files.has
+    gone = {key: remove.path for key, remove in loser.footprint.removes.items() if not live(key)}
+    if not gone:
+        return None
+    removed = {key: found[1] for key in gone if (found := ground.head.tombstones.get(key)) is not None}
+    if not removed:
+        raise invalid(
+            [
+                {
+                    "pointer": f"/actions/{index}/remove/path",
+                    "message": f"{action.path!r} is not a live file of the table at version {ground.head.version}, and "
+                    "no kept version removed it: remove files that a plan or a listing names",
+                }
+                for index, action in enumerate(loser.actions)
+                if isinstance(action, Remove) and path_key(action.path) in gone
+            ]
+        )
+    winners = [
+        winner_at(version, step_of, partial(_removes, {key for key, at in removed.items() if at == version}))
+        for version in sorted(set(removed.values()))
+    ]
+    paths = [gone[key] for key in sorted(removed)]
+    return conflicted(loser, "delete-delete", DETAILS["delete-delete"], winners, paths)
+
+
+def winner_at(version: int, step_of: StepOf, touches: Callable[[Footprint], bool]) -> Winner:
+    """The sub-commit of a version that touches something. A version that left memory is named alone, without it."""
+    step = step_of(version)
+    if step is not None:
+        for winner in _winners([step]):
+            if touches(winner.footprint):
+                return winner.named()
+    return Winner(version=version, seq=0, commit_id=None, operation="UNKNOWN")
+
+
+def _records(app_id: str, touched: Footprint) -> bool:
+    return app_id in touched.txns
+
+
+def _removes(keys: set[str], touched: Footprint) -> bool:
+    return not keys.isdisjoint(touched.removes)
 
 
 def conflicted(loser: Intent, rule: str, detail: str, winners: list[Winner], paths: list[str]) -> Conflicted:
-    """A conflict outcome with its lists cut to a readable size."""
+    """A conflict outcome with its lists cut to a readable size. There is at least one winner."""
     return Conflicted(
         commit_id=loser.commit_id,
         rule=rule,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 
 from tarnlog.protocol.action_json import encode_action, with_unknown_fields
-from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Skip
+from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
-from tarnlog.protocol.schema import Schema, SchemaError, parse_schema_string
+from tarnlog.protocol.schema import SchemaError, parse_schema_string
 from tarnlog_server.core.conflict import add_to_registry, merge_registry
 from tarnlog_server.core.evolution import SchemaChangeNotAllowed, check_evolution, check_replacement
 from tarnlog_server.core.free_form import check_schema_metadata
@@ -19,17 +17,9 @@ from tarnlog_server.core.new_files import rewritten, rules_of
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.replay import Snapshot, cooled
 from tarnlog_server.core.schema_dedup import lookup
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.table_settings import PropertyError, check_properties
-from tarnlog_server.core.validate import invalid
-
-
-@functools.lru_cache(maxsize=512)
-def schema_of(schema_string: str) -> Schema:
-    """A table's schema, parsed once for each spelling of it. A foreign schema that cannot be parsed counts as empty."""
-    try:
-        return parse_schema_string(schema_string)
-    except SchemaError:
-        return Schema(())
+from tarnlog_server.core.validate import invalid, judge_again
 
 
 def finalize(intent: Intent, head: Snapshot) -> None:
@@ -48,6 +38,7 @@ def finalize(intent: Intent, head: Snapshot) -> None:
             message = f"{add.path!r} is already a live file of the table: give new files new names"
             raise invalid([{"pointer": "/actions", "message": message}])
     _check_mappings(intent, head)
+    _check_values(intent, head)
     _rewrite_files(intent, head)
     if intent.footprint.metadata or intent.footprint.protocol or intent.footprint.skips:
         _rewrite(intent, tuple(_finalized(action, intent, head) for action in intent.actions))
@@ -93,6 +84,27 @@ def _check_partitioning(intent: Intent, head: Snapshot) -> None:
     if intent.partition_columns is not None and intent.partition_columns != columns:
         message = f"the table's partition columns are {list(columns)} now: read the table again and write new files"
         raise invalid([{"pointer": "/actions", "message": message}])
+
+
+def _check_values(intent: Intent, head: Snapshot) -> None:
+    """Judge the files by the schema that the version will have, if that is not the one they were judged by.
+
+    A blind append meets another schema without a conflict: a commit before it may have replaced every file. Partition
+    values of removes and skips that do not fit are those of an older log if the live file has them too.
+    """
+    ours = None if intent.registers_only else intent.footprint.metadata
+    metadata = ours or head.metadata
+    if intent.judged_by is not None and metadata is not None:
+        schema = schema_of(metadata.schema_string)
+        if schema is not intent.judged_by:
+            judge_again(intent.actions, schema, head.truncation)
+            intent.judged_by = schema
+    if intent.doubts:
+        for action in intent.actions:
+            if isinstance(action, Remove | Skip) and (fault := intent.doubts.get(path_key(action.path))) is not None:
+                live = head.files.live(path_key(action.path))
+                if live is None or live.partition_values != action.partition_values:
+                    raise invalid([fault])
 
 
 def _rewrite(intent: Intent, actions: tuple[Action, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.predicates import Predicate
+from tarnlog.protocol.schema import Schema
 from tarnlog_server.core.replay import Snapshot
 
 
@@ -100,6 +101,10 @@ class Intent:
     evaluate: Evaluate | None = None
     partition_columns: tuple[str, ...] | None = None
     """The partition columns its files were checked against; None when it adds none."""
+    judged_by: Schema | None = None
+    """The schema that the values of its files were checked against; None when it adds none."""
+    doubts: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    """Faults in the partition values of its removes and skips, by path key: no faults if the live file has the same."""
     adopted_from: int | None = None
     """Set by REGISTER: the version at which another writer's log was taken over."""
     registers_only: bool | None = None

@@ -1,4 +1,4 @@
-"""Which commits are well-formed. Everything here holds or fails for the request alone, or for a table's fixed facts.
+"""Which commits are well-formed. Everything here holds or fails for the request alone, or for a table's schema.
 
 Rules that need the head (is the path live? does the schema evolve?) are in `finalize`, which FORMING calls.
 """
@@ -18,14 +18,18 @@ from tarnlog.protocol.paths import check_new_path, path_key
 from tarnlog.protocol.predicates import And, Or, Predicate, PredicateError, parse_predicate
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
+from tarnlog_server.core.file_values import FileValues, values_of
 from tarnlog_server.core.free_form import MAX_VALUES, free_form_fault
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.match import check_predicate
+from tarnlog_server.core.schemas import schema_of
 
 MAX_ERRORS = 20
 MAX_TAGS_BYTES = 64 * 1024
 MAX_DESCRIPTION = 16_384
 MAX_SCHEMA_TEXT = 8 * 2**20
+_SHOWN = 200
 _HASHED = msgspec.json.Encoder(order="sorted")
 
 Errors = list[dict[str, str]]
@@ -49,25 +53,29 @@ def prepare(
     partition_columns: tuple[str, ...],
     schema: Schema,
     now_ms: int,
+    truncation: int = DEFAULT_TRUNCATION,
     sql: SqlReader | None = None,
 ) -> Intent:
     """A commit request as an Intent; ProblemError `commit-invalid` lists every fault with a JSON pointer.
 
     `sql` reads the filters that are SQL text; without it such a filter is a fault. The request is hashed as it was
-    sent, so a resend is recognised after the schema changed, too.
+    sent, so a resend is recognised after the schema changed, too. Files are judged by the schema of the commit's own
+    metaData where it has one, else by `schema`, the table's; FORMING judges them again if that has changed by then.
     """
     errors: Errors = []
     sent = tuple(_actions(request, errors, now_ms))
     actions = tuple(action for _, action in sent)
-    columns = frozenset(partition_columns)
     footprint = footprint_of(actions)
+    ours = footprint.metadata
+    judge = schema if ours is None or len(ours.schema_string) > MAX_SCHEMA_TEXT else schema_of(ours.schema_string)
+    check = _FileCheck(frozenset(partition_columns), values_of(judge), truncation, errors)
     if len(footprint.adds) == len(actions):
         # The usual commit: only adds of distinct paths.
         for index, action in sent:
             if isinstance(action, Add):
-                _check_add(index, action, columns, errors)
+                check.add(index, action)
     else:
-        _check_actions(sent, columns, errors)
+        _check_actions(sent, check, errors)
     for pointer, free in (
         ("/operationParameters", request.operation_parameters),
         ("/operationMetrics", request.operation_metrics),
@@ -107,6 +115,8 @@ def prepare(
         blind=blind,
         partition_columns=partition_columns if footprint.adds else None,
         alone=request.coalesce is False or footprint.metadata is not None or footprint.protocol is not None,
+        judged_by=judge if footprint.adds else None,
+        doubts=check.doubts,
     )
 
 
@@ -139,26 +149,73 @@ def _actions(request: CommitRequest, errors: Errors, now_ms: int) -> Iterator[tu
             yield index, action
 
 
-def _check_add(index: int, add: Add, columns: frozenset[str], errors: Errors) -> None:
-    fault = check_new_path(add.path)
-    if fault is not None:
-        errors.append({"pointer": f"/actions/{index}/add/path", "message": fault})
-    if add.tags is not None and (fault := free_form_fault(add.tags, max_bytes=MAX_TAGS_BYTES)) is not None:
-        errors.append({"pointer": f"/actions/{index}/add/tags", "message": fault})
-    if add.partition_values.keys() != columns:
-        wanted = ", ".join(sorted(columns)) or "none: the table is not partitioned"
-        message = f"needs exactly the table's partition columns ({wanted})"
-        errors.append({"pointer": f"/actions/{index}/add/partitionValues", "message": message})
+def judge_again(actions: tuple[Action, ...], schema: Schema, truncation: int) -> None:
+    """ProblemError `commit-invalid` unless the values of all files fit a schema. Cost: as the check in `prepare`."""
+    rules = values_of(schema)
+    errors: Errors = []
+    for index, action in enumerate(actions):
+        if isinstance(action, Add) and not rules.fit(action, truncation):
+            errors += _value_faults(index, action, rules, truncation)
+    if errors:
+        raise invalid(errors)
 
 
-def _check_actions(sent: tuple[tuple[int, Action], ...], columns: frozenset[str], errors: Errors) -> None:
+def _value_faults(index: int, add: Add, rules: FileValues, truncation: int) -> Errors:
+    return [
+        {"pointer": f"/actions/{index}/add{place}", "message": f"{message} (file {add.path[:_SHOWN]!r})"}
+        for place, message in rules.faults(add, truncation)
+    ]
+
+
+class _FileCheck:
+    """Checks of single file actions."""
+
+    def __init__(self, columns: frozenset[str], rules: FileValues, truncation: int, errors: Errors) -> None:
+        self._columns = columns
+        self._rules = rules
+        self._truncation = truncation
+        self._errors = errors
+        self.doubts: dict[str, dict[str, str]] = {}
+        """Faults of removes and skips by path key. Values of an older log are right if the live file has the same."""
+
+    def add(self, index: int, add: Add) -> None:
+        fault = check_new_path(add.path)
+        if fault is not None:
+            self._errors.append({"pointer": f"/actions/{index}/add/path", "message": fault})
+        if add.tags is not None and (fault := free_form_fault(add.tags, max_bytes=MAX_TAGS_BYTES)) is not None:
+            self._errors.append({"pointer": f"/actions/{index}/add/tags", "message": fault})
+        if add.partition_values.keys() != self._columns:
+            pointer = f"/actions/{index}/add/partitionValues"
+            self._errors.append({"pointer": pointer, "message": self._wanted()})
+        elif not self._rules.fit(add, self._truncation):
+            self._errors += _value_faults(index, add, self._rules, self._truncation)
+
+    def named(self, index: int, action: Remove | Skip) -> None:
+        values = action.partition_values
+        if not values:
+            return
+        kind = "remove" if isinstance(action, Remove) else "mergeskip"
+        found = ("/partitionValues", self._wanted()) if values.keys() != self._columns else None
+        found = found or next(self._rules.partition_faults(values), None)
+        if found is not None:
+            fault = {"pointer": f"/actions/{index}/{kind}{found[0]}", "message": found[1]}
+            self.doubts[path_key(action.path)] = fault
+
+    def _wanted(self) -> str:
+        wanted = ", ".join(sorted(self._columns)) or "none: the table is not partitioned"
+        return f"needs exactly the table's partition columns ({wanted})"
+
+
+def _check_actions(sent: tuple[tuple[int, Action], ...], check: _FileCheck, errors: Errors) -> None:
     seen_paths: dict[str, str] = {}
     seen_apps: set[str] = set()
     singles: set[type[Action]] = set()
     for index, action in sent:
         pointer = f"/actions/{index}"
         if isinstance(action, Add):
-            _check_add(index, action, columns, errors)
+            check.add(index, action)
+        elif isinstance(action, Remove | Skip):
+            check.named(index, action)
         if isinstance(action, Add | Remove | Skip):
             key = path_key(action.path)
             if not action.path or "\x00" in action.path:

@@ -10,9 +10,9 @@ from tarnlog.protocol.ids import TableName, commit_id_time_ms, parse_commit_id
 from tarnlog.protocol.problems import CODES, TYPE_PREFIX, Kind, ProblemError
 from tarnlog_server.core.coalesce import replayed
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, IdAge, Known, id_age
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.validate import invalid, prepare, request_hash
 from tarnlog_server.usecases.filters import OFF_LOOP_ABOVE, sql_tree
 from tarnlog_server.usecases.indexed_reads import IndexedReads
@@ -174,7 +174,8 @@ class Commits:
 
     async def _prepared(self, table: OpenTable, request: CommitRequest, commit_id: str) -> Intent:
         """The intent of a request; a large one is prepared beside the loop, so that the small ones go on."""
-        metadata = table.live.head.metadata
+        head = table.live.head
+        metadata = head.metadata
         if metadata is None:
             raise ProblemError("table-read-only", "the log has no metaData, so nothing can be committed to it")
         world = self._tables.world
@@ -185,6 +186,7 @@ class Commits:
             partition_columns=metadata.partition_columns,
             schema=schema_of(metadata.schema_string),
             now_ms=world.now_ms(),
+            truncation=head.truncation,
             sql=sql_tree,
         )
         sql_size = sum(len(asked) for asked in request.reads.filters if isinstance(asked, str))

@@ -13,8 +13,8 @@ from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.predicates import Or, Predicate, PredicateError, parse_predicate, to_builtins
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import check_predicate
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.ports.world import World
 
 

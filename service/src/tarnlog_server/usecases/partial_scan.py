@@ -20,10 +20,10 @@ from tarnlog_server.codec.state_manifest import ManifestInfo, StateManifest
 from tarnlog_server.codec.table_state import State
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.codec.wanted_entries import Wanted
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import file_filter
 from tarnlog_server.core.protocol_gate import unsupported_for_reading
 from tarnlog_server.core.replay import Snapshot, append
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.ports.world import World

@@ -13,8 +13,8 @@ from tarnlog.protocol.predicates import Predicate
 from tarnlog_server.codec.state_manifest import ManifestInfo
 from tarnlog_server.codec.table_state import State, StateFacts
 from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.match import FileTest, compile_predicate
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
 
 

@@ -18,8 +18,8 @@ from tarnlog.protocol.actions import MetaData
 from tarnlog_server.codec.file_columns import FileColumns, as_array, as_arrow
 from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.core.compaction_plan import Rank, partition_rank
-from tarnlog_server.core.finalize import schema_of
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.usecases.pace import Pace
 
 SLICE = 4096
