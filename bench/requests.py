@@ -74,6 +74,6 @@ def commit_body(adds: int, coalesce: bool) -> bytes:
 def request_source(target: str, adds: int, coalesce: bool, ids: Callable[[], bytes]) -> Callable[[], bytes]:
     """A source of whole HTTP/1.1 requests; the length never changes, so the head is constant."""
     body = commit_body(adds, coalesce)
-    head = f"POST {target} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     pieces = (head.encode() + b"\r\n\r\n" + body).split(_ID.encode())
     return lambda: ids().join(pieces)

@@ -55,7 +55,7 @@ class Api(httpx.AsyncClient):
         )
         self.app = create_app(self.coordinator, self.readiness, settings, activity=self.telemetry.activity)
         self.readiness.checked("memory://warehouse", (), 0)
-        super().__init__(transport=httpx.ASGITransport(self.app), base_url="http://tarnlog.test", **client)
+        super().__init__(transport=httpx.ASGITransport(self.app), base_url="http://127.0.0.1:8420", **client)
 
     async def __aexit__(self, *ended: Any) -> None:
         await super().__aexit__(*ended)

@@ -115,6 +115,20 @@ async def test_health_needs_no_key(guarded: Api) -> None:
     assert (await guarded.get("/v1/health/ready")).status_code == 200
 
 
+async def test_why_a_service_is_not_ready_is_told_only_with_a_key(guarded: Api) -> None:
+    guarded.readiness.checked("s3://the-bucket/lake", ("<Error><Code>AccessDenied</Code></Error>",), 0)
+    for headers in ({}, bearer("reader", "wrong"), {"authorization": "Basic eA=="}):
+        answer = await guarded.get("/v1/health/ready", headers=headers)
+        assert (answer.status_code, slug(answer)) == (503, "not-ready")
+        assert answer.headers["retry-after"]
+        assert "bucket" not in answer.text
+        assert "AccessDenied" not in answer.text
+    told = await guarded.get("/v1/health/ready", headers=bearer("reader"))
+    assert (told.status_code, slug(told)) == (503, "not-ready")
+    assert "s3://the-bucket/lake: <Error>" in told.json()["detail"]
+    assert (await guarded.get("/v1/health/live", headers=bearer("reader", "wrong"))).status_code == 200
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.browser import CHROMIUM, browser
 from tests.service_process import running_service
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium package")
@@ -44,3 +42,24 @@ def test_a_browser_shows_every_operation_of_the_docs(tmp_path: Path) -> None:
         ).stdout
     shown = set(re.findall(r'data-path="([^"]+)"', page))
     assert shown == operations
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium package")
+def test_a_request_can_be_tried_out_under_the_security_policy(tmp_path: Path) -> None:
+    block = "#operations-service-ready"
+    with running_service(tmp_path / "warehouse") as service, browser(tmp_path / "profile") as tab:
+        policy = httpx.get(f"{service.url}/docs").headers["content-security-policy"]
+        assert "script-src 'self';" in policy
+        assert "frame-ancestors 'none'" in policy
+        tab.open(f"{service.url}/docs")
+        tab.wait(f"document.querySelector('{block}') !== null")
+        for button in (f"{block} .opblock-summary-control", f"{block} .try-out__btn", f"{block} .execute"):
+            tab.wait(f"document.querySelector('{button}') !== null")
+            tab.ask(f"document.querySelector('{button}').click()")
+        tab.wait(f"document.querySelector('{block} .live-responses-table .response-col_status') !== null")
+        answer = tab.ask(f"document.querySelector('{block} .live-responses-table').textContent")
+        said = [event["entry"]["text"] for event in tab.of_kind("Log.entryAdded")]
+        assert not [text for text in said if "Content Security Policy" in text]
+        assert tab.of_kind("Runtime.exceptionThrown") == []
+    assert "200" in answer
+    assert '"ready"' in answer

@@ -247,3 +247,15 @@ def test_the_committed_document_is_whole() -> None:
     schemas = document["components"]["schemas"]
     for reference in references(document):
         assert reference.removeprefix("#/components/schemas/") in schemas
+
+
+async def test_no_answer_is_taken_for_what_it_does_not_say_it_is(api: Api, table: str) -> None:
+    for method, path in (
+        *(("GET", path) for path in ("/", "/docs", "/docs/assets/swagger-ui.css", "/openapi.json", "/metrics", table)),
+        *(("GET", path) for path in ("/nowhere", "/v1/health/ready", "/v1/tables/<script>", "/dashboard/tables/no.t")),
+        *(("POST", "/v1/tables"), ("PUT", "/v1/tables")),
+    ):
+        answer = await api.request(method, path)
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"], path
+    for path in ("/", "/docs"):
+        assert "frame-ancestors 'none'" in (await api.get(path)).headers["content-security-policy"]

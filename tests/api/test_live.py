@@ -171,7 +171,7 @@ def test_a_follower_that_does_not_read_does_not_hold_up_the_end(start_service: S
     host = httpx.URL(service.url)
     with socket.create_connection((host.host, host.port or 80), timeout=30) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(b"GET /v1/tables/db.t/events HTTP/1.1\r\nhost: x\r\nlast-event-id: 0\r\n\r\n")
+        connection.sendall(b"GET /v1/tables/db.t/events HTTP/1.1\r\nhost: localhost\r\nlast-event-id: 0\r\n\r\n")
         with httpx.Client(base_url=service.url, timeout=60) as client:
             for number in range(12):
                 actions = [add(f"{number}-{index:06}" + "x" * 500) for index in range(1500)]
@@ -230,13 +230,13 @@ def raw(port: int, request: bytes) -> bytes:
 @pytest.mark.parametrize(
     "request_text",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/tables HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/tables HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
         b"\x00\x01\x02\r\n\r\n",
-        b"GET /v1/tables/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"GET /v1/tables/\xff.\xfe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"POST /v1/tables HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}",
-        b"GET /v1/tables HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        b"GET /v1/tables/%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /v1/tables/\xff.\xfe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"POST /v1/tables HTTP/1.1\r\nHost: [::1]\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}",
+        b"GET /v1/tables HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
     ],
 )
 def test_odd_bytes_on_the_wire(shared: ServiceProcess, request_text: bytes) -> None:
@@ -289,14 +289,18 @@ def _spoken(url: str, *pieces: bytes) -> bytes:
     "pieces, status, slug",
     [
         ([b"hello\r\n\r\n"], 400, "bad-request"),
-        ([b"GET /v1/health/live HTTP/1.1\r\nhost: x\r\nbroken header\r\n\r\n"], 400, "bad-request"),
-        ([b"GET / HTTP/1.1\r\nhost: x\r\nendless: " + b"x" * 50_000, *[b"x" * 50_000] * 10], 431, "headers-too-large"),
+        ([b"GET /v1/health/live HTTP/1.1\r\nhost: localhost\r\nbroken header\r\n\r\n"], 400, "bad-request"),
         (
-            [b"GET / HTTP/1.1\r\nhost: x\r\n", *[b"many: %s\r\n" % (b"x" * 900)] * 100, b"\r\n"],
+            [b"GET / HTTP/1.1\r\nhost: localhost\r\nendless: " + b"x" * 50_000, *[b"x" * 50_000] * 10],
             431,
             "headers-too-large",
         ),
-        ([b"GET /", b"x" * 70_000, b" HTTP/1.1\r\nhost: x\r\n\r\n"], 431, "headers-too-large"),
+        (
+            [b"GET / HTTP/1.1\r\nhost: localhost\r\n", *[b"many: %s\r\n" % (b"x" * 900)] * 100, b"\r\n"],
+            431,
+            "headers-too-large",
+        ),
+        ([b"GET /", b"x" * 70_000, b" HTTP/1.1\r\nhost: localhost\r\n\r\n"], 431, "headers-too-large"),
     ],
 )
 def test_what_is_not_http_and_heads_without_end(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
@@ -212,9 +213,15 @@ class Service:
         return create_app(
             self.coordinator,
             self.readiness,
-            ApiSettings(keys=keys, limits=limits),
+            ApiSettings(keys=keys, limits=limits, allowed_hosts=_own_names(settings)),
             metrics=self.telemetry.exposition,
             activity=self.telemetry.activity,
             lifespan=self.lifespan,
             replicas=self.replicas,
         )
+
+
+def _own_names(settings: Settings) -> tuple[str, ...]:
+    """The names that requests to a service without keys may carry: where it listens, and where replicas reach it."""
+    advertised = urlsplit(settings.advertised_url).hostname if settings.advertised_url is not None else None
+    return (settings.host, *settings.allowed_hosts, *([advertised] if advertised is not None else []))

@@ -27,6 +27,7 @@ MIB = 1024 * 1024
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/?\Z")
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Size = Annotated[int, Field(ge=1024, le=2**40)]
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,253}$")]
 
 
 class BadSettings(Exception):
@@ -61,6 +62,7 @@ class Settings(BaseSettings):
     index_segment_bytes: Annotated[int, Field(ge=0, le=2**50)] = 1024 * MIB
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8420
+    allowed_hosts: tuple[HostName, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
     s3_endpoint: str | None = None

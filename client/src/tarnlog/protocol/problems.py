@@ -56,6 +56,7 @@ CODES: dict[str, Code] = _table(
     Code("not-acceptable", Kind.INVALID, 406, "The requested media type is not offered"),
     Code("unauthenticated", Kind.DENIED, 401, "A valid API key is needed"),
     Code("forbidden", Kind.DENIED, 403, "The API key does not allow this"),
+    Code("host-not-allowed", Kind.DENIED, 403, "The service answers only this machine"),
     Code("conflict", Kind.CONFLICT, 409, "The request conflicts with the present state"),
     Code("not-found", Kind.NOT_FOUND, 404, "There is nothing here"),
     Code("table-not-found", Kind.NOT_FOUND, 404, "The table does not exist"),

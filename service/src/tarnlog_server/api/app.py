@@ -21,6 +21,7 @@ from tarnlog_server.api.docs import docs_routes
 from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
 from tarnlog_server.api.index import IndexRoutes
+from tarnlog_server.api.local_only import LocalOnly
 from tarnlog_server.api.operation import Operation, OperationRoute
 from tarnlog_server.api.operations import OperationRoutes
 from tarnlog_server.api.plans import PlanRoutes
@@ -48,6 +49,8 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     """Who may call, and how large a body may be: `limits` are those of commits, other requests take 1 MiB at most."""
 
     keys: tuple[ApiKey, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that requests may be sent to besides loopback, while there are no keys."""
     limits: BodyLimits = BodyLimits(sent=72 * 1024 * 1024, inflated=256 * 1024 * 1024)
 
 
@@ -117,7 +120,7 @@ def create_app(
         *dashboard.routes(),
     ]
     auth = Authenticator(settings.keys, coordinator.world)
-    app.edge = Edge(app.router, auth, readiness, app.router.routes, dashboard)
+    app.edge = Edge(app.router, auth, readiness, app.router.routes, dashboard, LocalOnly(settings.allowed_hosts))
     return app
 
 

@@ -62,6 +62,9 @@ class Caller(Struct, frozen=True, kw_only=True):
 LOCAL = Caller(id="local", scope="admin")
 """Without configured keys only loopback is served, and everyone on this machine may do everything."""
 
+ANONYMOUS = Caller(id="anonymous", scope="read")
+"""A health check without a valid key, where keys are configured."""
+
 
 class Authenticator:
     """Checks keys. A wrong one costs its sender a delay that grows with every further one from the same address."""

@@ -1,6 +1,7 @@
 """The interactive documentation, without the internet: Swagger UI's files come from a Python package.
 
-The page has no inline script, so that a Content-Security-Policy of `script-src 'self'` is enough for it.
+The page has no inline script, so that a Content-Security-Policy of `script-src 'self'` is enough for it. No other page
+may show it in a frame: its buttons do what a click on them does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ from starlette.staticfiles import StaticFiles
 
 ASSETS = "/docs/assets"
 START = f"{ASSETS}/start.js"
+SECURITY = {
+    # Swagger UI sets styles from its script, and has its icons as data in its style sheet.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+}
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -53,7 +62,7 @@ def docs_routes(title: str, document: Callable[[], dict[str, Any]]) -> list[Base
     page = _PAGE.format(title=html.escape(title), assets=ASSETS, start=START)
 
     async def docs(_: Request) -> Response:
-        return HTMLResponse(page)
+        return HTMLResponse(page, headers=SECURITY)
 
     async def start(_: Request) -> Response:
         return Response(_SCRIPT, media_type="text/javascript")

@@ -16,7 +16,7 @@ TABLE_PARAMETER = {
     "pattern": "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}\\.[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$",
     "example": "sales.orders",
 }
-_ANYWHERE = ("request-invalid", "unauthenticated", "forbidden", "internal-error")
+_ANYWHERE = ("request-invalid", "unauthenticated", "forbidden", "host-not-allowed", "internal-error")
 _BODIES = ("bad-request", "unsupported-encoding", "request-too-large", "too-many-waiting")
 _STORAGE = ("storage-unavailable", "storage-refused", "shutting-down")
 _OF_TABLES = ("table-name-invalid", "table-not-found", "log-corrupt", "protocol-not-supported")

@@ -19,10 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import problem_answer
-from tarnlog_server.api.auth import LOCAL, Authenticator
+from tarnlog_server.api.auth import ANONYMOUS, LOCAL, Authenticator
 from tarnlog_server.api.bodies import ClientGone, drain
 from tarnlog_server.api.dashboard.pages import CHALLENGE
 from tarnlog_server.api.dashboard.routes import Dashboard
+from tarnlog_server.api.local_only import LocalOnly
 from tarnlog_server.api.operation import CALLER
 from tarnlog_server.api.readiness import Readiness
 from tarnlog_server.ports.telemetry import REQUEST_ID
@@ -31,10 +32,13 @@ _log = structlog.get_logger("tarnlog.http")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 CLOSE = (b"connection", b"close")
 """Said during a shutdown, so that no client sends its next request on a connection that is about to end."""
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+"""On every answer: what a client sent and an answer repeats is never taken for a page or a script."""
 DRAINED_AT_CLOSE = 1024 * 1024
 SHOWN = frozenset({"/docs", "/openapi.json", "/metrics"})
 DOCS_BELOW = "/docs/"
-OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
+LIVE = "/v1/health/live"
+OPEN_PATHS = frozenset({LIVE, "/v1/health/ready"})
 
 
 class Edge:
@@ -47,10 +51,12 @@ class Edge:
         readiness: Readiness,
         routes: list[BaseRoute],
         dashboard: Dashboard,
+        local_only: LocalOnly,
     ) -> None:
         self._app = app
         self._dashboard = dashboard
         self._auth = auth
+        self._local_only = local_only
         self._readiness = readiness
         self._routes = routes
         assert isinstance(routes[0], Route)
@@ -73,7 +79,7 @@ class Edge:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                message["headers"] = [*message["headers"], header]
+                message["headers"] = [*message["headers"], header, NOSNIFF]
                 if self._readiness.closing:
                     message["headers"].append(CLOSE)
             await send(message)
@@ -113,8 +119,13 @@ class Edge:
             # The connection ends with the answer: a client still sending its body would see a reset instead of it.
             await drain(receive, DRAINED_AT_CLOSE)
             raise ProblemError("shutting-down", "the service is shutting down; send it again", retry_after=1.0)
-        if self._auth.open or path in OPEN_PATHS:
+        if self._auth.open:
+            if path != LIVE:
+                self._local_only.check(scope["headers"])
             scope[CALLER] = LOCAL
+            return
+        if path == LIVE or (path in OPEN_PATHS and authorization is None):
+            scope[CALLER] = ANONYMOUS
             return
         client = scope.get("client")
         try:
@@ -124,7 +135,9 @@ class Edge:
         except ProblemError:
             if authorization is not None:
                 _log.warning("key refused", client=client[0] if client else None, path=path)
-            raise
+            if path not in OPEN_PATHS:
+                raise
+            scope[CALLER] = ANONYMOUS
 
     def _is_page(self, path: str) -> bool:
         """Whether a browser shows what is there: it cannot send a bearer key by itself, so it is asked for one."""

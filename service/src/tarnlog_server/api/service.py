@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import json_answer
+from tarnlog_server.api.auth import ANONYMOUS
 from tarnlog_server.api.bodies import BodyLimits, read_as
 from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import CACHE
@@ -86,7 +87,14 @@ class ServiceRoutes:
 
     async def ready(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        self._readiness.require()
+        try:
+            self._readiness.require()
+        except ProblemError as problem:
+            if caller_of(request) is not ANONYMOUS or problem.slug != "not-ready":
+                raise
+            # The reasons name buckets and repeat what stores answered.
+            detail = "this replica serves no writes; send an API key to read the reasons, or look in the service's log"
+            raise ProblemError("not-ready", detail, retry_after=problem.retry_after) from problem
         ingest = self._coordinator.ingest
         index: IndexState = "off" if ingest is None else ingest.guard.state
         return json_answer(ReadyView("ready", self._replicas.role, index))
@@ -136,10 +144,10 @@ class ServiceRoutes:
                 tag=_TAG,
                 summary="May writes be sent here?",
                 description="503 names the reason: a store that breaks its promises, a clock that is off, a shutdown. "
-                "Needs no key.",
+                "Needs no key; where keys are configured, the reasons are shown only to a request with one.",
                 scope=None,
                 results={200: Result("Ready", ReadyView, {"status": "ready", "role": "alone", "index": "ready"})},
-                problems=("not-ready", "shutting-down"),
+                problems=("not-ready", "shutting-down", "host-not-allowed"),
             ),
             Operation(
                 id="metrics",
