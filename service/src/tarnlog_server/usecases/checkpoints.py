@@ -90,14 +90,14 @@ class Checkpoints:
         return await self._on_demand(name, "avro", progress, compact=True)
 
     async def describe(self, name: TableName) -> StateView:
-        """The newest state this replica knows of. Counts are those of the state's own version; without one, zeros."""
+        """The newest state this replica knows of. Counts are those of its own version; without a state, the head's."""
         table = await self._tables.get(name)
         live = table.live
         base = live.base
         manifest = base.manifest if base is not None else None
         tombstones = len(manifest.tombstones) if manifest is not None else 0
         manifests = len(manifest.manifests) if manifest is not None else 0
-        files = base.num_files if base is not None else 0
+        files = base.num_files if base is not None else live.head.num_files
         settings = state_settings(live.head.metadata.configuration if live.head.metadata is not None else {})
         wanted = manifest is not None and needs_compaction(AvroBase(files, tombstones, manifests), settings) is not None
         return StateView(
@@ -108,7 +108,7 @@ class Checkpoints:
             num_manifests=manifests,
             num_tombstones=tombstones,
             tombstone_ratio=round(tombstones / files, 4) if files else 0.0,
-            total_bytes=base.total_bytes if base is not None else 0,
+            total_bytes=base.total_bytes if base is not None else live.head.total_bytes,
             needs_compaction=wanted,
             status="none" if base is None else "ours" if base.ours else "foreign",
         )
