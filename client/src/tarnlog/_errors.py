@@ -10,7 +10,7 @@
     ├── Unavailable          not now: the service or its storage cannot serve this at the moment
     │   └── Unreachable      no answer at all came back
     ├── CommitUnknown        not settled: the commit may be in the log. Delete nothing; ask by id or resend the same id
-    ├── Corrupt              an object of the table's log cannot be read
+    ├── Corrupt              an object of the table's log, or a data file, is missing or damaged
     └── ServerFault          a defect inside the service
 
 `Client.commit` raises none of these for an outcome: it returns it. `raise_for_outcome` turns an outcome into its value
@@ -143,7 +143,7 @@ class CommitUnknown(TarnlogError):
 
 
 class Corrupt(TarnlogError):
-    """An object of the table's log cannot be read."""
+    """An object of the table's log, or a data file, is missing or damaged."""
 
 
 class ServerFault(TarnlogError):
