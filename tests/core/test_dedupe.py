@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.actions import SubCommit
 from tarnlog.protocol.ids import uuid7
+from tarnlog_server.core import dedupe
 from tarnlog_server.core.dedupe import (
     CLOCK_TOLERANCE_MS,
     CommitIds,
@@ -156,14 +157,38 @@ def test_an_id_that_may_have_been_forgotten_is_never_new(made: int, now: int, co
 
 def test_forgetting_says_since_when_ids_are_complete() -> None:
     ids = CommitIds(keep_recent=2)
-    for number in range(20):
-        ids.record(_version(number, [commit_id(number, NOW + number)]))
+    made = [str(commit_id(number, NOW + number)) for number in range(20)]
+    for number, one in enumerate(made):
+        ids.record(_version(number, [one]))
     ids.forget_before(NOW - 1)
     assert ids.complete_since_ms == 0, "nothing was forgotten"
     ids.forget_before(NOW + 10)
-    assert ids.complete_since_ms == NOW + 10
-    ids.add_run(SealedRun(array("Q"), array("q"), array("i"), NOW), NOW + 5)
-    assert ids.complete_since_ms == NOW + 10
+    forgotten = [
+        n
+        for n in range(20)
+        if not (ids.recent(str(commit_id(n, NOW + n))) or ids.candidates(str(commit_id(n, NOW + n))))
+    ]
+    assert forgotten
+    assert ids.complete_since_ms == NOW + max(forgotten) + 1
+    ids.add_run(SealedRun(array("Q"), array("q"), array("i"), NOW), NOW + 1)
+    assert ids.complete_since_ms == NOW + max(forgotten) + 1
+
+
+def test_a_state_says_since_when_its_ids_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", 3)
+    ids = CommitIds()
+    for number in range(20):
+        ids.record(_version(number, [commit_id(number, NOW + number)]))
+    assert (len(ids.upto(19, NOW)[0]), ids.upto(19, NOW)[1]) == (20, 0)
+    assert (len(ids.upto(19, NOW + 5)[0]), ids.upto(19, NOW + 5)[1]) == (15, NOW + 5)
+    # A clock that is a year ahead leaves the newest ones.
+    entries, complete = ids.upto(19, NOW + 10**11)
+    assert (len(entries), complete) == (3, NOW + 17)
+    ids = CommitIds(keep_recent=2)
+    for number in range(20):
+        ids.record(_version(number, [commit_id(number, NOW + number)]))
+    entries, complete = ids.upto(19, NOW + 10**11)
+    assert len(entries) == len(ids._recent) == 20 - (complete - NOW)
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9), st.lists(st.integers(-(10**9), 10**9), max_size=4))

@@ -21,6 +21,9 @@ from tarnlog_server.core.version_record import VersionRecord
 CLOCK_TOLERANCE_MS = 15 * 60 * 1000
 """The difference between two clocks that is accepted: a client's and a replica's, or those of two replicas."""
 
+KEPT_ANYWAY = 10_000
+"""Ids that a state keeps whatever their age: 200 kB."""
+
 
 class IdAge(enum.Enum):
     """What the time inside an unknown commit id allows."""
@@ -148,9 +151,10 @@ class CommitIds:
     def forget_before(self, timestamp_ms: int) -> None:
         """Drop the sealed runs of versions before a time."""
         kept = [run for run in self._runs if run.newest_ms >= timestamp_ms]
-        if len(kept) < len(self._runs):
-            self._runs = kept
-            self.complete_since_ms = max(self.complete_since_ms, timestamp_ms)
+        for run in self._runs:
+            if run.newest_ms < timestamp_ms:
+                self.complete_since_ms = max(self.complete_since_ms, run.newest_ms + 1)
+        self._runs = kept
 
     def add_run(self, run: SealedRun, complete_since_ms: int = 0) -> None:
         """Ids that a state remembered, and since when it remembered all of them."""
@@ -158,24 +162,29 @@ class CommitIds:
         if len(run.hashes):
             self._runs.append(run)
 
-    def upto(self, version: int, since_ms: int) -> list[tuple[int, int, int]]:
-        """(hash, version, seq) of every id known at a version and not surely older than a time: what a state keeps.
+    def upto(self, version: int, since_ms: int) -> tuple[list[tuple[int, int, int]], int]:
+        """What a state of a version keeps: (hash, version, seq) of its ids, and since when these are complete.
 
-        The state is complete since that time, or since `complete_since_ms` where that is later.
+        Left out are ids of versions before `since_ms`, except for the newest `KEPT_ANYWAY`: after a step of the clock
+        they are not as old as they look.
         """
-        found = [
-            place
-            for run in self._runs
-            if run.newest_ms >= since_ms
-            for place in zip(run.hashes, run.versions, run.seqs, strict=True)
-            if place[1] <= version
-        ]
-        for text, known in self._recent.items():
-            if known.version <= version and known.timestamp >= since_ms:
+        found = []
+        complete = self.complete_since_ms
+        for run in self._runs:
+            if run.newest_ms < since_ms:
+                complete = max(complete, run.newest_ms + 1)
+            else:
+                places = zip(run.hashes, run.versions, run.seqs, strict=True)
+                found += [place for place in places if place[1] <= version]
+        optional = len(self._recent) - KEPT_ANYWAY
+        for index, (text, known) in enumerate(self._recent.items()):
+            if index < optional and known.timestamp < since_ms:
+                complete = max(complete, known.timestamp + 1)
+            elif known.version <= version:
                 with contextlib.suppress(ValueError):
                     found.append((UUID(text).int & (2**64 - 1), known.version, known.seq))
         found.sort()
-        return found
+        return found, complete
 
     def _seal(self) -> None:
         """Move the older half out of the dict; the newest stay, where looking costs nothing."""

@@ -152,8 +152,8 @@ class StateWriter:
         window = int(self._live.setting("commit.dedupe.duration")) + CLOCK_TOLERANCE_MS
         # The earlier of two clocks, the log's and this one: a clock that is ahead must not make ids look old.
         since = min(snapshot.timestamp, now) - window
-        entries = tracker.ids.upto(version, since)
-        run = make_run(version, max(0, since, tracker.ids.complete_since_ms), snapshot.timestamp, entries)
+        entries, complete_since = tracker.ids.upto(version, since)
+        run = make_run(version, complete_since, snapshot.timestamp, entries)
         times = {v: time for v, time in tracker.foreign_times.items() if v >= self._live.floor}
         facts = facts_of(snapshot, put_id, sha256_hex(data), unexpired, times, tracker.adopted_from)
         return facts, encode_ids(run)
