@@ -43,12 +43,17 @@ class Network(httpx.AsyncBaseTransport):
         self.hosts: dict[str, httpx.ASGITransport] = {}
         self.lost: Callable[[], Exception] | None = None
         self.seen: list[httpx.Request] = []
+        self.late: list[httpx.Request] | None = None
+        """Set: requests are kept here, and arrive when a test says so."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.seen.append(request)
         host = self.hosts.get(request.url.host)
         if host is None:
             raise httpx.ConnectError("nobody is there")
+        if self.late is not None:
+            self.late.append(request)
+            raise httpx.ReadTimeout("no answer")
         answer = await host.handle_async_request(request)
         if self.lost is not None:
             raise self.lost()
@@ -206,6 +211,29 @@ async def test_what_the_owner_may_still_write_is_never_told_as_not_written(
     del nodes.network.hosts["owner"]
     nodes.other.ownership.trust(nodes.owner.ownership.me)
     assert slug(await nodes.other.commit("b")) == "too-many-waiting", "nothing was sent, so it is certain"
+
+
+async def test_a_refusal_of_this_head_is_unknown_while_the_owner_may_judge_on_another(nodes: Nodes) -> None:
+    """The file is live now. When the commit reaches the owner at last, it is not, and the commit is written."""
+    removes = {"actions": [{"remove": {"path": "first-of-id-owner", "dataChange": True}}]}
+    await nodes.other.commit("first-of-id-other-2")
+    commit_id = new_id()
+    late: list[httpx.Request] = []
+    nodes.network.late = late
+    for _ in range(2):  # the resend is judged here at once, and knows no more of the owner
+        answer = await nodes.other.commit("first-of-id-owner", commitId=commit_id)
+        assert (answer.status_code, slug(answer)) == (503, "commit-unknown"), answer.text
+    assert len(late) == 1
+    wrong = await nodes.other.client.post(COMMITS, json={"commitId": commit_id, "actions": [add("../x")]})
+    assert (wrong.status_code, slug(wrong)) == (422, "commit-invalid"), "what no replica would write is final"
+
+    head = (await nodes.owner.client.get("/v1/tables/db.t/snapshot?maxStalenessSeconds=0")).json()["version"]
+    done = await nodes.owner.client.post(COMMITS, json={**removes, "readVersion": head})
+    assert done.status_code == 201, done.text
+    nodes.network.late = None
+    arrived = await nodes.network.handle_async_request(late[0])
+    assert arrived.status_code == 201
+    assert (await nodes.other.commit("first-of-id-owner", commitId=commit_id)).status_code == 200
 
 
 async def test_a_replica_that_shuts_down_is_passed_by(nodes: Nodes) -> None:

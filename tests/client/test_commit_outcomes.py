@@ -258,6 +258,8 @@ def test_a_service_that_was_never_reached_is_not_now() -> None:
         problem(401, "unauthenticated"),
         problem(404, "table-not-found"),
         problem(422, "commit-id-expired"),
+        problem(422, "commit-invalid", asOfVersion=7),
+        problem(409, "commit-conflict", rule="delete-delete", asOfVersion=7),
         problem(409, "table-read-only"),
         httpx.ConnectError("refused"),
     ],

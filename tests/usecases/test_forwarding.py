@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from tarnlog_server.adapters.memory_leases import MemoryLeases
-from tarnlog_server.core.routing import FORWARDED_BYTES
+from tarnlog_server.core.routing import FORWARDED_BYTES, UNSETTLED_SECONDS
 from tarnlog_server.ports.leases import Owner
 from tarnlog_server.ports.peers import PeerAnswer, PeerSilent
 from tarnlog_server.ports.telemetry import Telemetry
+from tarnlog_server.usecases import forwarding
 from tarnlog_server.usecases.forwarding import Forwarding
 from tarnlog_server.usecases.ownership import Ownership
 from tests.usecases.replicas import FakeWorld
@@ -48,8 +49,8 @@ class Scripted:
         """Nothing is open."""
 
 
-def problem(status: int, slug: str) -> PeerAnswer:
-    return PeerAnswer(status, msgspec.json.encode({"type": f"/problems/{slug}"}), "application/problem+json")
+def problem(status: int, slug: str, **fields: Any) -> PeerAnswer:
+    return PeerAnswer(status, msgspec.json.encode({"type": f"/problems/{slug}", **fields}), "application/problem+json")
 
 
 def committed(commit_id: str = ID, status: int = 201) -> PeerAnswer:
@@ -117,6 +118,48 @@ async def test_whatever_goes_wrong_the_commit_is_written_here(
     found = await at.send()
     assert (found.answer, found.body, found.commit_id, found.unsure) == (None, BODY, ID, unsure)
     assert at.telemetry.outcomes == [outcome]
+
+
+async def test_a_lost_answer_is_remembered_until_the_commit_is_settled(at: Setting) -> None:
+    """The resend is judged here, or by another owner: neither knows what the first one still does."""
+    at.peers.answer = PeerSilent("timeout", sent=True)
+    assert (await at.send()).unsure
+    again = await at.send()  # the owner is left alone for a second
+    assert (again.answer, again.unsure, len(at.peers.sent)) == (None, True, 1)
+    other = await at.send(BODY.replace(ID.encode(), ID.replace("1", "2").encode()))
+    assert not other.unsure
+
+    at.world.advance(1.1)
+    at.peers.answer = PeerSilent("refused", sent=False)
+    assert (await at.send()).unsure
+    at.world.advance(5)
+    at.peers.answer = problem(422, "commit-invalid", asOfVersion=7)
+    found = await at.send()
+    assert (found.answer, found.unsure) == (None, True), "that head says nothing about the first send"
+    at.peers.answer = problem(429, "too-many-waiting")
+    assert (await at.send()).answer is None
+    at.peers.answer = problem(422, "commit-invalid")
+    assert (await at.send()).answer is not None
+    at.peers.answer = problem(422, "commit-invalid", asOfVersion=7)
+    assert (await at.send()).answer is not None, "it was settled before"
+
+
+async def test_a_settled_commit_is_forgotten_and_so_is_an_old_one(at: Setting) -> None:
+    at.peers.answer = PeerSilent("timeout", sent=True)
+    await at.send()
+    at.forwarding.settled(ID.upper())
+    assert not (await at.send()).unsure
+    at.world.advance(1.1)
+    await at.send()
+    at.world.advance(UNSETTLED_SECONDS + 1)
+    assert not (await at.send(table="s.other")).unsure
+
+
+async def test_lost_answers_are_remembered_within_bounds(at: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "UNSETTLED_IDS", 3)
+    for number in range(10):
+        at.forwarding._unsettle(f"id-{number}")
+    assert list(at.forwarding._unsettled) == ["id-7", "id-8", "id-9"]
 
 
 async def test_after_a_failure_the_owner_is_not_tried_at_once(at: Setting) -> None:

@@ -2,7 +2,8 @@
 
 Every send of one call carries the same commit id, so a resend can never commit twice. Once a send may have arrived
 without its answer coming back, only `committed`, `conflict` and `commit-invalid` settle the commit: any other answer
-speaks for the resend alone, and the outcome stays unknown.
+is about the resend alone, and the outcome stays unknown. So it does after a refusal that was judged on the newest
+version of that moment (`asOfVersion`): the earlier send may be judged on another one.
 """
 
 from __future__ import annotations
@@ -119,8 +120,10 @@ def commit_exchange(request: Request, commit_id: str, pace: Pace) -> Exchange[Co
 
 def _settles(outcome: CommitOutcome) -> bool:
     if isinstance(outcome, Rejected):
-        return _slug(outcome.problem) == "commit-invalid"
-    return isinstance(outcome, (Committed, Conflicted))
+        return _slug(outcome.problem) == "commit-invalid" and outcome.problem.get("asOfVersion") is None
+    if isinstance(outcome, Conflicted):
+        return outcome.as_of_version is None
+    return isinstance(outcome, Committed)
 
 
 def _trouble(reply: Answer | NoAnswer, pace: Pace) -> str:

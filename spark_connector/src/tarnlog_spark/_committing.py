@@ -132,9 +132,13 @@ def rebased(attempt: Callable[[], T]) -> T:
 
 
 def _settles(outcome: CommitOutcome) -> bool:
+    """Whether an answer to a resend is true of the earlier send too: not if it was judged on the head of its moment."""
     if isinstance(outcome, Rejected):
-        return str(outcome.problem.get("type", "")).endswith("/commit-invalid")
-    return isinstance(outcome, Committed | Conflicted)
+        invalid = str(outcome.problem.get("type", "")).endswith("/commit-invalid")
+        return invalid and outcome.problem.get("asOfVersion") is None
+    if isinstance(outcome, Conflicted):
+        return outcome.as_of_version is None
+    return isinstance(outcome, Committed)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,11 @@ class Committed(Struct, frozen=True, kw_only=True, rename="camel", tag_field="ou
 
 
 class Conflicted(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="conflict"):
-    """Not committed, and it never will be as sent: `winners` are in the log. `retry` says whether a rebase can help."""
+    """Not committed, and it never will be as sent: `winners` are in the log. `retry` says whether a rebase can help.
+
+    `as_of_version` is set where this rests on the newest version at that time: an earlier send of the same commit whose
+    answer was lost may still be written.
+    """
 
     commit_id: str
     rule: str
@@ -83,6 +87,7 @@ class Conflicted(Struct, frozen=True, kw_only=True, rename="camel", tag_field="o
     paths: tuple[str, ...] = ()
     retry: Literal["rebase", "never"] = "rebase"
     last_txn_version: int | None = None
+    as_of_version: int | None = None
 
 
 class Rejected(Struct, frozen=True, kw_only=True, rename="camel", tag_field="outcome", tag="rejected"):

@@ -15,6 +15,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import Plain
 from tarnlog_server.api.decoding import query_as, refused
 from tarnlog_server.api.operation import audited, table_of
+from tarnlog_server.core.finality import judged_on_head
 from tarnlog_server.core.routing import settles
 from tarnlog_server.ports.peers import PeerAnswer
 from tarnlog_server.ports.telemetry import REQUEST_ID
@@ -53,13 +54,16 @@ class ForwardedCommits:
         if not sent.unsure:
             return await self._here(request, sent.body)
         try:
-            return await self._here(request, sent.body)
+            answer = await self._here(request, sent.body)
         except ProblemError as problem:
-            if settles(problem.slug):
+            if problem.slug != "commit-unknown" and settles(problem.slug, on_head=judged_on_head(problem.fields)):
+                self._forwarding.settled(str(sent.commit_id))
                 raise
-            # The owner may have written it, or may still: "not committed" would be a guess.
+            # Another replica may have written it, or may still: "not committed" would be a guess.
             audited(request, outcome="commit-unknown")
             raise outcome_problem(Unknown(commit_id=str(sent.commit_id), retry_after=1.0)) from problem
+        self._forwarding.settled(str(sent.commit_id))
+        return answer
 
     async def _here(self, request: Request, body: bytes) -> ASGIApp:
         answer = await self._write(request, body)

@@ -25,6 +25,7 @@ from tarnlog_server.core.conflict import (
     winner_at,
 )
 from tarnlog_server.core.dedupe import Known
+from tarnlog_server.core.finality import conflict_on, refused_on
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.replay import Snapshot
@@ -142,7 +143,7 @@ def form(
                 batch.needs_history.append(intent)
                 continue
             if verdict is not True:
-                batch.answers.append((intent, verdict))
+                batch.answers.append((intent, conflict_on(verdict, intent, head.version)))
                 continue
             alone = intent.alone or not coalesce
             if taken.members and (alone or taken.depends(intent)):
@@ -156,7 +157,7 @@ def form(
                     batch.deferred.append(intent)
                     continue
         except ProblemError as problem:
-            batch.answers.append((intent, problem))
+            batch.answers.append((intent, refused_on(problem, head.version)))
             continue
         if not taken.has_room(intent, limits):
             full = True

@@ -14,6 +14,10 @@ FORWARDED_BYTES = 8 * 1024 * 1024
 """A larger commit goes into a version alone wherever it is written: sending it on would gain nothing."""
 FIRST_DISTRUST_SECONDS = 1.0
 LONGEST_DISTRUST_SECONDS = 30.0
+UNSETTLED_SECONDS = 900.0
+"""How long a replica remembers that another one may still write a commit: far longer than any deadline of a commit."""
+UNSETTLED_IDS = 10_000
+"""How many of them; the oldest are dropped."""
 ASKED_AGAIN_SHARE = 2 / 3
 """A lease is asked for again once this share of its time is left: two more tries fit in before it ends."""
 
@@ -117,12 +121,13 @@ def blames_owner(slug: str) -> bool:
     return slug not in _OF_THE_TABLE and slug not in _OF_THE_CLOCKS
 
 
-def settles(slug: str) -> bool:
+def settles(slug: str, *, on_head: bool) -> bool:
     """Whether a refusal here is true of a commit that another replica may still be writing.
 
-    Only what every replica says on every head from here on is: it lost, or it can never be written as it is.
+    Only what every replica says on every head from here on is: it lost, or it can never be written as it is. A refusal
+    that was judged on the head (`core.finality`) leaves the commit open.
     """
-    return slug in _TRUE_EVERYWHERE
+    return slug in _TRUE_EVERYWHERE and not on_head
 
 
 def distrust_seconds(failures: int) -> float:

@@ -10,6 +10,7 @@ from tarnlog.protocol.ids import TableName, commit_id_time_ms, parse_commit_id
 from tarnlog.protocol.problems import CODES, TYPE_PREFIX, Kind, ProblemError
 from tarnlog_server.core.coalesce import replayed
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, IdAge, Known, id_age
+from tarnlog_server.core.finality import refused_before_queueing
 from tarnlog_server.core.intent import Intent
 from tarnlog_server.core.protocol_gate import unsupported_for_writing
 from tarnlog_server.core.schemas import schema_of
@@ -123,7 +124,10 @@ class Commits:
             if known is not None:
                 return _replayed(commit_id, request_hash(request), known)
             seen = table.live.tracker.ids.generation
-            intent = await self._admitted(table, request, commit_id)
+            try:
+                intent = await self._admitted(table, request, commit_id)
+            except ProblemError as problem:
+                raise refused_before_queueing(problem, table.live.head.version) from None
         intent.committed_by = by
         return await self._settled(table, intent, seen)
 

@@ -14,8 +14,9 @@ def outcome_problem(outcome: Conflicted | Rejected | NotNow | Unknown) -> Proble
         fields = msgspec.to_builtins(outcome)
         for name in ("outcome", "detail"):
             fields.pop(name, None)
-        if fields.get("lastTxnVersion") is None:
-            fields.pop("lastTxnVersion", None)
+        for name in ("lastTxnVersion", "asOfVersion"):
+            if fields.get(name) is None:
+                fields.pop(name, None)
         return ProblemError("commit-conflict", outcome.detail, **fields)
     if isinstance(outcome, Unknown):
         return ProblemError(
