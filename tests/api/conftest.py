@@ -53,7 +53,13 @@ class Api(httpx.AsyncClient):
             settings=committing or CommitterSettings(),
             index=index,
         )
-        self.app = create_app(self.coordinator, self.readiness, settings, activity=self.telemetry.activity)
+        self.app = create_app(
+            self.coordinator,
+            self.readiness,
+            settings,
+            metrics=self.telemetry.exposition,
+            activity=self.telemetry.activity,
+        )
         self.readiness.checked("memory://warehouse", (), 0)
         super().__init__(transport=httpx.ASGITransport(self.app), base_url="http://127.0.0.1:8420", **client)
 

@@ -271,8 +271,8 @@ async def test_one_log_registered_under_two_names_at_once_gets_one_of_them(wareh
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, original: Any = original) -> None:
-            await original(uri)
+        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+            await original(uri, sees)
             await looked.wait()
 
         replica.tables.refuse_overlap = wait_then  # type: ignore[method-assign]

@@ -340,8 +340,8 @@ async def test_of_two_replicas_creating_one_name_one_wins(warehouse: Warehouse) 
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, original: Any = original) -> None:
-            await original(uri)
+        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+            await original(uri, sees)
             await free.wait()
 
         replica.tables.refuse_overlap = wait_then  # type: ignore[method-assign]
@@ -367,8 +367,8 @@ async def test_of_two_tables_taking_one_place_at_the_same_time_one_wins(
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, original: Any = original) -> None:
-            await original(uri)
+        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+            await original(uri, sees)
             await looked.wait()
 
         replica.tables.refuse_overlap = wait_then  # type: ignore[method-assign]

@@ -68,6 +68,7 @@ from tarnlog.protocol.commits import (
     Unknown,
     Winner,
 )
+from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.schema import Schema, SchemaError, parse_schema, parse_schema_string
@@ -115,6 +116,10 @@ class FakeTarnlog:
         adopt_existing_files: bool = False,
     ) -> TableInfo:
         table_path(name)
+        try:
+            TableName.parse_new(name)
+        except ValueError as error:
+            raise InvalidRequest(str(error), slug="table-name-invalid") from None
         columns = tuple(partition_by)
         parsed = _schema(schema)
         if missing := [column for column in columns if column not in parsed.names]:

@@ -35,6 +35,17 @@ class TableName(msgspec.Struct, frozen=True, order=True):
             )
         return cls(parts[1], parts[2])
 
+    @classmethod
+    def parse_new(cls, text: str) -> TableName:
+        """Parse the name of a table that is to be created: no part starts with `_`, which is kept for the service.
+
+        Tables that were named so before keep their names. ValueError says what a name looks like.
+        """
+        name = cls.parse(text)
+        if name.namespace.startswith("_") or name.name.startswith("_"):
+            raise ValueError(f"{text!r} cannot be a new table: the namespace and the name begin with a letter or digit")
+        return name
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
 

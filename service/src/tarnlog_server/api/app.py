@@ -26,7 +26,7 @@ from tarnlog_server.api.operation import Operation, OperationRoute
 from tarnlog_server.api.operations import OperationRoutes
 from tarnlog_server.api.plans import PlanRoutes
 from tarnlog_server.api.readiness import Readiness
-from tarnlog_server.api.service import ServiceRoutes
+from tarnlog_server.api.service import Metrics, ServiceRoutes
 from tarnlog_server.api.sessions import SessionRoutes
 from tarnlog_server.api.skips import SkipRoutes
 from tarnlog_server.api.snapshots import SnapshotRoutes
@@ -78,7 +78,7 @@ def create_app(
     readiness: Readiness,
     settings: ApiSettings | None = None,
     *,
-    metrics: Callable[[], bytes] = lambda: b"",
+    metrics: Metrics = lambda _: b"",
     activity: Activity | None = None,
     lifespan: Lifespan | None = None,
     replicas: Replicas | None = None,

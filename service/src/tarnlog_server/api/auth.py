@@ -55,7 +55,7 @@ class Caller(Struct, frozen=True, kw_only=True):
         if RANK[self.scope] < RANK[scope]:
             raise ProblemError("forbidden", f"key {self.id!r} has scope {self.scope}; this needs {scope}")
         if namespace is not None and not self.sees(namespace):
-            detail = f"key {self.id!r} is for namespaces like {self.namespaces!r}; {namespace!r} is not one of them"
+            detail = f"key {self.id!r} is for namespaces like {self.namespaces!r}: use a key for the table's namespace"
             raise ProblemError("forbidden", detail)
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.api.answers import json_answer
-from tarnlog_server.api.auth import ANONYMOUS
+from tarnlog_server.api.auth import ANONYMOUS, Caller
 from tarnlog_server.api.bodies import BodyLimits, read_as
 from tarnlog_server.api.decoding import query_as
 from tarnlog_server.api.examples import CACHE
@@ -61,6 +61,14 @@ class Invalidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     table: str | None = None
 
 
+Metrics = Callable[[Callable[[str], bool] | None], bytes]
+"""All metrics as text, or without the series of tables for which the argument is false."""
+
+
+def _tables_of(caller: Caller) -> Callable[[str], bool]:
+    return lambda table: caller.sees(table.partition(".")[0])
+
+
 _INVALIDATE = msgspec.json.Decoder(Invalidate)
 
 
@@ -72,7 +80,7 @@ class ServiceRoutes:
         coordinator: Coordinator,
         readiness: Readiness,
         limits: BodyLimits,
-        metrics: Callable[[], bytes],
+        metrics: Metrics,
         replicas: Replicas,
     ) -> None:
         self._replicas = replicas
@@ -101,7 +109,9 @@ class ServiceRoutes:
 
     async def metrics(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
-        return Response(self._metrics(), media_type=METRICS_TYPE)
+        caller = caller_of(request)
+        sees = None if caller.namespaces is None else _tables_of(caller)
+        return Response(self._metrics(sees), media_type=METRICS_TYPE)
 
     async def caches(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
@@ -156,7 +166,8 @@ class ServiceRoutes:
                 endpoint=self.metrics,
                 tag=_TAG,
                 summary="Metrics for Prometheus",
-                description="In the text format.",
+                description="In the text format. A key that is limited to namespaces gets no series of other tables; "
+                "sums are of the whole service.",
                 results={200: Result("The metrics", media=METRICS_TYPE)},
             ),
             Operation(

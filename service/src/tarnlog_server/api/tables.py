@@ -57,21 +57,20 @@ class TableRoutes:
         if wanted.adopt_existing_files:
             caller_of(request).require("admin")
             audited(request, adopt_existing_files=True)
-        return self._created(request, await self._coordinator.tables.create(wanted, caller_of(request).name))
+        caller = caller_of(request)
+        return self._created(request, await self._coordinator.tables.create(wanted, caller.name, caller.sees))
 
     async def register(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         wanted = await read_as(request, _REGISTER, self._limits, self._coordinator.world)
         self._own(request, wanted.name, wanted.location)
-        return self._created(request, await self._coordinator.registering.register(wanted, caller_of(request).name))
+        caller = caller_of(request)
+        return self._created(request, await self._coordinator.registering.register(wanted, caller.name, caller.sees))
 
     async def listed(self, request: Request) -> Response:
         query = query_as(request.scope["query_string"], ListQuery)
-        page = await self._coordinator.tables.list(query.namespace, query.limit, query.cursor)
-        caller = caller_of(request)
-        if caller.namespaces is not None:
-            seen = tuple(ref for ref in page.tables if caller.sees(ref.name.partition(".")[0]))
-            page = TablesPage(seen, page.next)
+        sees = caller_of(request).sees
+        page = await self._coordinator.tables.list(query.namespace, query.limit, query.cursor, sees)
         return await large_answer(request, self._coordinator.world, page)
 
     async def describe(self, request: Request) -> Response:

@@ -195,9 +195,9 @@ class PrometheusTelemetry(Telemetry):
     def index_wrong(self) -> None:
         self._index_wrong.inc()
 
-    def exposition(self) -> bytes:
-        """Everything, in the text format."""
-        return generate_latest(self.registry)
+    def exposition(self, sees: Callable[[str], bool] | None = None) -> bytes:
+        """Everything in the text format; without the series of tables for which `sees` is false."""
+        return generate_latest(self.registry if sees is None else _Restricted(self.registry, sees))
 
     def commit_answered(self, table: str, outcome: str, seconds: float) -> None:
         self._commits.counts[(outcome,)] += 1
@@ -327,3 +327,19 @@ class _AtScrape:
 
     def collect(self) -> Iterable[Metric]:
         return self._gauges()
+
+
+class _Restricted(CollectorRegistry):
+    """A registry without the samples of some tables."""
+
+    def __init__(self, everything: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._everything = everything
+        self._sees = sees
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._everything.collect():
+            metric.samples = [
+                one for one in metric.samples if "table" not in one.labels or self._sees(one.labels["table"])
+            ]
+            yield metric

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +26,15 @@ from tarnlog_server.usecases.live_table import storage_problem
 _log = logging.getLogger(__name__)
 SETTLE_ATTEMPTS = 6
 PARALLEL_READS = 32
+
+
+Sees = Callable[[str], bool]
+"""Whether a caller may see a namespace."""
+
+
+def everything(_: str) -> bool:
+    """For callers that see every namespace."""
+    return True
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -90,8 +100,12 @@ class Catalog:
         """Look the name up again next time."""
         self._seen.pop(name, None)
 
-    async def all(self, namespace: str | None = None) -> list[Named]:
-        """The newest entry of every name, dropped ones included. A LIST a thousand, a GET for each new one."""
+    async def all(self, namespace: str | None = None, sees: Sees = everything) -> list[Named]:
+        """The newest entry of every name, dropped ones included; only of namespaces for which `sees` is true.
+
+        I/O: 1 LIST for each 1000 entries, 1 GET for each new one. Entries of other namespaces are not read, so that no
+        error names them.
+        """
         newest: dict[TableName, int] = {}
         after: str | None = None
         try:
@@ -99,7 +113,7 @@ class Catalog:
                 page = await self._store.list(catalog_prefix(namespace=namespace), start_after=after, limit=1000)
                 for info in page:
                     parsed = parse_catalog_entry(info.key)
-                    if parsed is not None:
+                    if parsed is not None and sees(parsed[0].namespace):
                         newest[parsed[0]] = max(parsed[1], newest.get(parsed[0], -1))
                 if len(page) < 1000:
                     break

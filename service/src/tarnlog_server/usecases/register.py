@@ -16,13 +16,13 @@ from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.state_plan import Reason, raised_protocol
 from tarnlog_server.core.version_record import REGISTER
 from tarnlog_server.ports.object_store import KeyRefused, ObjectStore, StoreError
-from tarnlog_server.usecases.catalog import Entry, Named
+from tarnlog_server.usecases.catalog import Entry, Named, Sees, everything
 from tarnlog_server.usecases.checkpoints import Checkpoints
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.live_table import corrupt_problem, storage_problem
 from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.outcomes import expect_committed
-from tarnlog_server.usecases.tables import Tables, TableView, parse_name
+from tarnlog_server.usecases.tables import Tables, TableView, parse_name, parse_new_name
 
 
 class Register:
@@ -34,11 +34,11 @@ class Register:
         self._by_name = by_name
         self._checkpoints = checkpoints
 
-    async def register(self, request: RegisterTable, by: str | None = None) -> TableView:
+    async def register(self, request: RegisterTable, by: str | None = None, sees: Sees = everything) -> TableView:
         """Serve an existing log under a name: read-only, or, once its other writers have stopped, for writing.
 
         Costs opening the log, and a state of the whole table when it is taken over. ProblemError when the log cannot be
-        served, or its newest version cannot be read and it is to be written.
+        served, or its newest version cannot be read and it is to be written. `sees` as in `Tables.create`.
         """
         name = parse_name(request.name)
         root, prefix = self._tables.roots.find(request.location)
@@ -48,8 +48,9 @@ class Register:
         if upgrade and current is not None:
             number = current.number + 1
         else:
+            name = parse_new_name(request.name)
             number = await self._by_name.free_number(name)
-            await self._by_name.refuse_overlap(self._tables.roots.uri(root, prefix))
+            await self._by_name.refuse_overlap(self._tables.roots.uri(root, prefix), sees)
         await refuse_no_log(root.store, LogPaths(prefix))
         entry = Entry(id="", location=stored, read_only=not request.foreign_writers_stopped)
         table = await self._tables.open(Named(name, number, entry))
@@ -72,7 +73,7 @@ class Register:
             # The version that takes the log over stands on what others wrote: from here on, on a state of ours.
             # Should it fail, the background writer does it.
             await self._checkpoints.keep(table, Reason.NO_BASE)
-        await self._by_name.give_way(Named(name, number, entry), end_log=False)
+        await self._by_name.give_way(Named(name, number, entry), end_log=False, sees=sees)
         return await self._by_name.describe(name, 0)
 
     async def _adopt(self, table: OpenTable, by: str | None) -> None:

@@ -9,6 +9,9 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.locations import LocationError, below, parse_location
 from tarnlog_server.ports.object_store import ObjectStore
 
+OWN_FOLDER = ".tarnlog"
+"""Where the embedded index of a local warehouse is."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Root:
@@ -35,10 +38,10 @@ class Roots:
         for root in self.all:
             inside = below(root.uri if root.uri.endswith("://") else _plain(root.uri).rstrip("/"), parsed)
             if inside:
-                if inside.split("/")[0].startswith("_"):
-                    raise ProblemError(
-                        "location-not-allowed", "folders that start with '_' at a root are the service's own"
-                    )
+                first = inside.split("/")[0]
+                if first.startswith("_") or first == OWN_FOLDER:
+                    detail = f"folders that start with '_', and {OWN_FOLDER}, at a root are the service's own"
+                    raise ProblemError("location-not-allowed", detail)
                 return root, inside
         allowed = ", ".join(root.uri for root in self.all)
         raise ProblemError("location-not-allowed", f"a table lies inside a folder of: {allowed}; {parsed} does not")

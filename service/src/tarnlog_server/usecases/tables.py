@@ -32,7 +32,7 @@ from tarnlog_server.ports.object_store import (
     PutResult,
     StoreError,
 )
-from tarnlog_server.usecases.catalog import SETTLE_ATTEMPTS, Entry, Named
+from tarnlog_server.usecases.catalog import SETTLE_ATTEMPTS, Entry, Named, Sees, everything
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import ENGINE
 from tarnlog_server.usecases.cursors import decode_cursor, encode_cursor
@@ -99,17 +99,17 @@ class Tables:
         self._snapshots = snapshots
         self._world = tables.world
 
-    async def create(self, request: CreateTable, by: str | None = None) -> TableView:
+    async def create(self, request: CreateTable, by: str | None = None, sees: Sees = everything) -> TableView:
         """Create a table: its version 0 first, then the catalog entry, which is what makes it exist.
 
-        `by`, here and below, is the id of the API key that wants it.
+        `by`, here and below, is the id of the API key that wants it; `sees` the namespaces whose tables it may name.
         """
-        name = parse_name(request.name)
+        name = parse_new_name(request.name)
         schema = checked_schema(request)
         number = await self.free_number(name)
         table_id = str(self._world.uuid7())
         root, prefix = self._place(request, name, table_id)
-        await self.refuse_overlap(self._tables.roots.uri(root, prefix))
+        await self.refuse_overlap(self._tables.roots.uri(root, prefix), sees)
         await self._refuse_log(root, prefix)
         if request.location is not None:
             await self._refuse_files(root, prefix, adopt=request.adopt_existing_files)
@@ -131,19 +131,19 @@ class Tables:
                 with contextlib.suppress(StoreError):
                     await root.store.delete(LogPaths(prefix).version(0))
             raise ProblemError("table-exists", f"table {name} was created by somebody else at the same time")
-        await self.give_way(Named(name, number, entry), end_log=True)
+        await self.give_way(Named(name, number, entry), end_log=True, sees=sees)
         return await self.describe(name, 0)
 
     async def describe(self, name: TableName, max_staleness: float | None = None) -> TableView:
         """What a table is now."""
         return self.view(await self._tables.get(name, max_staleness))
 
-    async def list(self, namespace: str | None, limit: int, cursor: str | None) -> TablesPage:
-        """Tables in the order of their names. Costs a pass over the catalog."""
+    async def list(self, namespace: str | None, limit: int, cursor: str | None, sees: Sees = everything) -> TablesPage:
+        """Tables in the order of their names, of the namespaces for which `sees` is true. I/O: as `Catalog.all`."""
         if namespace is not None:
             parse_name(f"{namespace}.x")
         after = TableName.parse(decode_cursor(cursor, _ListCursor).n) if cursor is not None else None
-        named = [n for n in await self._tables.catalog.all(namespace) if not n.entry.dropped]
+        named = [n for n in await self._tables.catalog.all(namespace, sees) if not n.entry.dropped]
         rest = [n for n in named if after is None or n.name > after]
         refs = tuple(TableRef(str(n.name), n.entry.id, self._uri(n)) for n in rest[:limit])
         following = encode_cursor(_ListCursor(refs[-1].name)) if len(rest) > limit else None
@@ -239,13 +239,15 @@ class Tables:
             return named.number + 2
         return named.number + 1
 
-    async def refuse_overlap(self, uri: str) -> None:
+    async def refuse_overlap(self, uri: str, sees: Sees = everything) -> None:
         """ProblemError when a location is another table's, or lies inside one, or around one."""
         for named in await self._tables.catalog.all():
             if not named.entry.dropped and overlap(self._uri(named), uri):
-                raise ProblemError("location-overlap", f"{uri} overlaps table {named.name} at {self._uri(named)}")
+                seen = sees(named.name.namespace)
+                whose = f"table {named.name} at {self._uri(named)}" if seen else "a table that this key may not see"
+                raise ProblemError("location-overlap", f"{uri} overlaps {whose}; choose another location")
 
-    async def give_way(self, ours: Named, *, end_log: bool) -> None:
+    async def give_way(self, ours: Named, *, end_log: bool, sees: Sees = everything) -> None:
         """Of two tables that took overlapping places at the same time, the one with the higher id goes.
 
         A rival with a higher id may have looked before our entry was there: it gets a moment to go, then we do. A log
@@ -264,7 +266,8 @@ class Tables:
                 await self._world.sleep(GIVE_WAY_SECONDS)
                 continue
             await (self.drop(ours.name) if end_log else self.mark_dropped(ours))
-            detail = f"{uri} overlaps table {rivals[0].name}, which was created meanwhile"
+            named = next((f"table {one.name}" for one in rivals if sees(one.name.namespace)), "another table")
+            detail = f"{uri} overlaps {named}, which was created meanwhile"
             raise ProblemError("location-overlap", detail)
 
     def view(self, table: OpenTable) -> TableView:
@@ -398,6 +401,15 @@ def parse_name(text: str) -> TableName:
     """A table name; ProblemError `table-name-invalid` says what one looks like."""
     try:
         return TableName.parse(text)
+    except ValueError as error:
+        raise ProblemError("table-name-invalid", str(error)) from error
+
+
+def parse_new_name(text: str) -> TableName:
+    """The name of a new table; ProblemError `table-name-invalid` says what one looks like."""
+    parse_name(text)
+    try:
+        return TableName.parse_new(text)
     except ValueError as error:
         raise ProblemError("table-name-invalid", str(error)) from error
 

@@ -132,7 +132,8 @@ class Overview:
             problem = None
         except ProblemError as error:
             listed = [table.named for table in self._coordinator.open_tables.opened()]
-            problem = error.detail
+            # The detail may name an object of any namespace.
+            problem = error.detail if caller.namespaces is None else "the catalog cannot be read now"
         seen = [one for one in listed if caller.sees(one.name.namespace) and find.lower() in str(one.name).lower()]
         rest = [one for one in seen if after is None or str(one.name) > after]
         page = sorted(rest, key=lambda one: str(one.name))[:TABLES_A_PAGE]
