@@ -270,3 +270,11 @@ def test_states_are_written_when_asked_for(api: TableApi, table: str) -> None:
     assert (api.state(table).format, api.state(table).num_tombstones) == ("avro-state", 0)
     with pytest.raises(NotFound):
         api.checkpoint("behaviour.none")
+
+
+def test_a_transaction_may_say_what_it_read_in_sql(api: TableApi, table: str) -> None:
+    for asked in ("id > 5", {"op": "gt", "column": "id", "value": 5}):
+        with api.transaction(table, isolation="serializable") as tx:
+            assert tx.read(filter=asked) == api.get_table(table).version
+            tx.add(f"{tx.commit_id}", size=1)
+        assert isinstance(tx.outcome, Committed)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tarnlog import (
@@ -13,12 +16,15 @@ from tarnlog import (
     CommitUnknown,
     Conflicted,
     InvalidRequest,
+    NotFound,
     NotNow,
     Rejected,
     Unknown,
     new_commit_id,
 )
+from tarnlog._fake_script import CONFLICT_RULES
 from tarnlog.testing import FakeTarnlog
+from tarnlog_server.core.conflict import RULES
 from tests.client.scripted import SCHEMA
 
 
@@ -89,3 +95,42 @@ def test_threads_may_share_it(fake: FakeTarnlog) -> None:
 def test_it_says_what_it_has_not_got(fake: FakeTarnlog) -> None:
     with pytest.raises(InvalidRequest, match="no storage"):
         fake.register_table("s.u", "/somewhere")
+
+
+@pytest.mark.parametrize("rule", CONFLICT_RULES)
+def test_a_conflict_is_scripted_by_its_rule(fake: FakeTarnlog, rule: str) -> None:
+    fake.next_commit(Conflicted, rule=rule, paths=("a",))
+    with pytest.raises(CommitConflict, match=f"rule {rule}") as caught, fake.transaction("s.t") as tx:
+        tx.add("b", size=1)
+    assert (caught.value.rule, caught.value.paths) == (rule, ("a",))
+    assert caught.value.winners
+    assert caught.value.outcome.retry == ("never" if rule == "txn" else "rebase")
+
+
+def test_the_rules_are_those_of_the_service(fake: FakeTarnlog) -> None:
+    assert set(CONFLICT_RULES) == {"expired", *(name for name, _ in RULES)}
+    with pytest.raises(ValueError, match="is no conflict rule"):
+        fake.next_commit(Conflicted, rule="apend")
+    with pytest.raises(TypeError, match="rule"):
+        fake.next_commit(Unknown, rule="append")
+
+
+def test_rows_of_real_files(fake: FakeTarnlog, tmp_path: Path) -> None:
+    for location in (str(tmp_path), tmp_path.as_uri()):
+        name = f"s.rows{len(location)}"
+        fake.create_table(name, SCHEMA, location=location)
+        pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "part.parquet")
+        with fake.transaction(name) as tx:
+            tx.add("part.parquet", size=(tmp_path / "part.parquet").stat().st_size)
+        tree = {"op": "gt", "column": "id", "value": 1}
+        assert fake.table(name).to_arrow(tree).to_pylist() == [{"id": 2}, {"id": 3}]
+        assert fake.table(name).to_pandas(version=0).empty
+        with pytest.raises(InvalidRequest, match="as a tree"):
+            fake.table(name).to_polars("id > 1")
+
+
+def test_rows_without_files_say_what_to_do(fake: FakeTarnlog) -> None:
+    with pytest.raises(InvalidRequest, match="location="):
+        fake.table("s.t").to_arrow()
+    with pytest.raises(NotFound, match=r"create_table\("):
+        fake.table("s.none").to_arrow()

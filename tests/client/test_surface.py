@@ -50,7 +50,7 @@ def test_client_and_fake_have_the_interface_to_the_letter(kind: type) -> None:
 
 def test_the_asyncio_client_takes_the_same_arguments() -> None:
     for name, wanted in methods(TableApi).items():
-        if name == "close":
+        if name in ("close", "table"):  # the one is awaited; rows are read by the blocking client
             continue
         found = inspect.signature(methods(AsyncClient)[name])
         assert found.parameters == inspect.signature(wanted).parameters, name

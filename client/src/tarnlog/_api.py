@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from tarnlog._long import OnProgress, OperationInfo
 from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation
@@ -33,9 +34,20 @@ from tarnlog.protocol.tables import StateFormat
 
 if TYPE_CHECKING:
     from tarnlog._sessions import WriteSession
+    from tarnlog._table import Table
     from tarnlog._transaction import Transaction
 
 Order: TypeAlias = Literal["asc", "desc"]
+K = TypeVar("K", bound=type)
+
+
+def described(kind: K) -> K:
+    """A class whose methods have the docstrings of `TableApi` where they have none: `help()` shows them."""
+    for name, method in vars(TableApi).items():
+        own = vars(kind).get(name)
+        if inspect.isfunction(own) and own.__doc__ is None:
+            own.__doc__ = method.__doc__
+    return kind
 
 
 class TableApi(Protocol):
@@ -106,6 +118,9 @@ class TableApi(Protocol):
 
     def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
         """What became of a commit. NotInLog is never final: resend the same commit id to settle it."""
+
+    def table(self, name: str) -> Table:
+        """Read the rows of a table with pyarrow, pandas, polars or DuckDB. Costs nothing until something is read."""
 
     def history(
         self,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 
 from tarnlog import _calls, _commit_wire, _long, _plans, _wire
-from tarnlog._api import Order
+from tarnlog._api import Order, described
 from tarnlog._connection import (
     LOG,
     RNG,
@@ -59,6 +59,7 @@ from tarnlog.protocol.tables import StateFormat
 T = TypeVar("T")
 
 
+@described
 class AsyncClient:
     """Talks to a tarnlog service; the methods are described at `TableApi`, here awaited or iterated with `async for`.
 
@@ -467,6 +468,7 @@ class AsyncClient:
         return await self._call(_calls.cache_stats())
 
     async def invalidate_cache(self) -> dict[str, Any]:
+        """Drop what the service has cached; the answer says what. Needs scope admin."""
         return await self._call(_calls.invalidate_cache())
 
     async def health(self) -> Health:

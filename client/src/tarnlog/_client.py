@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 
 from tarnlog import _calls, _commit_wire, _long, _plans, _wire
-from tarnlog._api import Order
+from tarnlog._api import Order, described
 from tarnlog._connection import (
     LOG,
     RNG,
@@ -59,6 +59,7 @@ from tarnlog.protocol.tables import StateFormat
 T = TypeVar("T")
 
 
+@described
 class Client:
     """Talks to a tarnlog service; the methods are described at `TableApi`.
 
@@ -221,7 +222,6 @@ class Client:
     # Reading a table
 
     def table(self, name: str) -> Table:
-        """The rows of a table, for pyarrow, pandas, polars and DuckDB."""
         _wire.table_path(name)
         return Table(self, name)
 
@@ -469,6 +469,7 @@ class Client:
         return self._call(_calls.cache_stats())
 
     def invalidate_cache(self) -> dict[str, Any]:
+        """Drop what the service has cached; the answer says what. Needs scope admin."""
         return self._call(_calls.invalidate_cache())
 
     def health(self) -> Health:

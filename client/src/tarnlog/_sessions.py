@@ -50,6 +50,7 @@ class _Covered:
 
     @property
     def id(self) -> str:
+        """The id of the session. RuntimeError before the block began."""
         if self.info is None:
             raise RuntimeError("the session has not begun: use it in a `with` block")
         return self.info.id

@@ -7,7 +7,8 @@
 
 Modelled: tables, blind appends, commit ids (a resend answers what happened then), invalid commits, the conflict rules
 `txn` and `delete-delete`, history, snapshots, files, changes, txns, skips and write sessions. A plan leaves out no file
-but those with a cooldown: it checks the columns of a tree, and takes SQL as it is. States
+but those with a cooldown: it checks the columns of a tree, and takes SQL as it is. `table` reads rows of real files,
+where a table was created with the folder they are in as `location`, with trees as filters. States
 are written when asked for, and never by themselves. Vacuum finds nothing: there are no files.
 Not modelled: reads (filters, paths and isolation are taken and ignored, so `append` and `delete-read` never happen:
 script them), several commits in one version, retention and expiry, schema evolution rules, keys, storage,
@@ -28,9 +29,11 @@ from uuid import UUID
 import msgspec
 
 from tarnlog import _fake_plan as fake_plan
-from tarnlog._api import Order
+from tarnlog._api import Order, described
 from tarnlog._connection import new_commit_id
 from tarnlog._errors import Conflict, InvalidRequest, NotFound, error_from
+from tarnlog._fake_rows import FakeRows
+from tarnlog._fake_script import Scripted, scripted
 from tarnlog._fake_table import FakeTable, must_be_live, rejected
 from tarnlog._long import OnProgress, OperationInfo, Progress
 from tarnlog._plans import ArrowPlan, Filter, Plan, PlanExplanation
@@ -54,19 +57,16 @@ from tarnlog._results import (
     VersionInfo,
 )
 from tarnlog._sessions import TTL_SECONDS, WriteSession
+from tarnlog._table import Table
 from tarnlog._transaction import Transaction
 from tarnlog._wire import Timestamp, table_path, time_text
 from tarnlog.protocol.actions import Action, Add, Format, MetaData, Protocol, Skip
 from tarnlog.protocol.commits import (
     CommitOutcome,
     Committed,
-    Conflicted,
     Isolation,
-    NotNow,
     Reads,
-    Rejected,
     Unknown,
-    Winner,
 )
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
@@ -76,9 +76,8 @@ from tarnlog.protocol.tables import StateFormat
 
 __all__ = ["FakeTarnlog"]
 
-Scripted = Conflicted | Rejected | NotNow | Unknown
 
-
+@described
 class FakeTarnlog:
     """The same interface as `Client`, in memory.
 
@@ -91,16 +90,18 @@ class FakeTarnlog:
         self._clock = clock
         self._committed_by = committed_by
         self._tables: dict[str, FakeTable] = {}
-        self._script: deque[tuple[Scripted | type[Scripted], bool]] = deque()
+        self._script: deque[tuple[Scripted, bool]] = deque()
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
 
-    def next_commit(self, outcome: Scripted | type[Scripted], *, landed: bool = False) -> None:
+    def next_commit(self, outcome: Scripted | type[Scripted], *, landed: bool = False, **fields: Any) -> None:
         """Make the next commit answer this; several are used up in order. A class gets plausible fields.
 
-        `landed=True` goes with Unknown: the commit is made all the same, as when only its answer was lost.
+        `fields` are those of the outcome: `next_commit(Conflicted, rule="delete-read", paths=("a",))`. A rule that the
+        service does not have is a ValueError. `landed=True` goes with Unknown: the commit is made all the same, as when
+        only its answer was lost.
         """
-        self._script.append((outcome, landed))
+        self._script.append((scripted(outcome, fields), landed))
 
     # Tables
 
@@ -230,7 +231,7 @@ class FakeTarnlog:
         if not wanted:
             raise InvalidRequest("A commit needs at least one action.", slug="commit-invalid")
         with self._lock:
-            scripted, landed = self._script.popleft() if self._script else (None, True)
+            answer, landed = self._script.popleft() if self._script else (None, True)
             outcome: CommitOutcome | None = None
             if landed and table in self._tables:
                 outcome = self._tables[table].commit(
@@ -244,8 +245,8 @@ class FakeTarnlog:
                     parameters=operation_parameters,
                     metrics=operation_metrics,
                 )
-            if scripted is not None:
-                return _as_scripted(scripted, known_id)
+            if answer is not None:
+                return msgspec.structs.replace(answer, commit_id=known_id)
             return outcome or rejected(known_id, "table-not-found", _no_table(table))
 
     def commit_status(self, table: str, commit_id: str) -> Committed | Unknown | NotInLog:
@@ -276,6 +277,14 @@ class FakeTarnlog:
         )
 
     # Reading a table
+
+    def table(self, name: str) -> Table:
+        """Read the rows of a table that was created with the folder of its files as `location`.
+
+        Filters are trees: the fake reads no SQL. A table without a location has no files, and reading it says so.
+        """
+        table_path(name)
+        return FakeRows(self, name)
 
     def history(
         self,
@@ -594,25 +603,6 @@ class FakeTarnlog:
 def _no_table(name: str) -> str:
     """As the service says it."""
     return f"there is no table {name}; create it with POST /v1/tables"
-
-
-def _as_scripted(outcome: Scripted | type[Scripted], commit_id: str) -> CommitOutcome:
-    """The scripted outcome, in the name of the commit that gets it."""
-    if not isinstance(outcome, type):
-        return msgspec.structs.replace(outcome, commit_id=commit_id)
-    if outcome is Unknown:
-        return Unknown(commit_id=commit_id, retry_after=1.0)
-    if outcome is Conflicted:
-        return Conflicted(
-            commit_id=commit_id,
-            rule="append",
-            detail="Scripted: another commit added what was read.",
-            winners=(Winner(version=0, seq=0, commit_id=None, operation="SCRIPTED"),),
-        )
-    if outcome is NotNow:
-        problem = ProblemError("commit-contended", "Scripted: resend this commit.").document()
-        return NotNow(commit_id=commit_id, problem=problem, retry_after=1.0)
-    return rejected(commit_id, "commit-invalid", "Scripted: the commit is not valid.")
 
 
 def _schema(schema: Mapping[str, Any]) -> Schema:
