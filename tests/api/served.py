@@ -36,10 +36,10 @@ def protocol_of(app: ASGIApp, limits: ConnectionLimits, state: ServerState) -> B
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, limits: ConnectionLimits = PATIENT) -> AsyncIterator[int]:
-    """Listen on a free port of loopback for the block; the port."""
+async def served(app: ASGIApp, limits: ConnectionLimits = PATIENT, port: int = 0) -> AsyncIterator[int]:
+    """Listen on a port of loopback for the block, by default a free one; the port."""
     state = ServerState()
-    server = await asyncio.get_running_loop().create_server(lambda: protocol_of(app, limits, state), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: protocol_of(app, limits, state), "127.0.0.1", port)
     try:
         yield int(server.sockets[0].getsockname()[1])
     finally:

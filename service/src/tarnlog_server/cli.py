@@ -128,9 +128,9 @@ class _Server(uvicorn.Server):
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
     """The limits of the settings, with as many connections as this process may open files for."""
-    connections = min(settings.max_connections, _openable(settings.max_connections + OTHER_FILES) - OTHER_FILES)
+    files = _openable(settings.max_connections + OTHER_FILES)
+    connections = min(settings.max_connections, max(files - OTHER_FILES, files // 2))
     if connections < settings.max_connections:
-        connections = max(connections, 1)
         _log.warning(
             "fewer connections than TARNLOG_MAX_CONNECTIONS: raise the limit on open files (ulimit -n)",
             connections=connections,

@@ -29,6 +29,8 @@ MAX_PIPELINED = 100
 PROGRESS_BYTES = 16 * 1024
 """What a body has to bring in each period of `body_seconds` until it is complete."""
 LINGER_SECONDS = 1.0
+LINGER_BYTES = 1024 * 1024
+"""How long, and for how many bytes, a client that is still sending may take to read its last answer."""
 LOOPBACK_RESERVE = 16
 """Connections beyond the cap for this machine itself: health checks while every other connection has a request."""
 REFUSED_POLITELY = 64
@@ -66,6 +68,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._served = False
         self._ended = False
         """Nothing more is parsed; what still arrives is dropped."""
+        self._lingering = False
+        """The last answer was sent as well."""
+        self._dropped_bytes = 0
         self._fault: ProblemError | None = None
         """Raised in a callback: the parser passes on only that there was something."""
         self._refusal: ProblemError | None = None
@@ -103,6 +108,9 @@ class BoundedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_ended():
+            self._dropped_bytes += len(data)
+            if self._lingering and self._dropped_bytes > LINGER_BYTES:
+                self.transport.close()
             return
         self._passed = False
         super().data_received(data)
@@ -306,6 +314,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _linger(self) -> None:
         """Close later: a client that is still sending would see a reset instead of its answer."""
+        self._lingering = True
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
