@@ -37,6 +37,17 @@ from tarnlog_server.codec.sql_literals import Constant, NotConstant, constant, s
 MAX_TEXT = 128 * 1024
 MAX_NESTING = 30
 """Parentheses within one another. The reader recurses about 25 times for each."""
+MAX_TOKENS = 64_000
+MAX_PART = 100
+"""Words and signs in one comparison: a column of fifty names in one another has a hundred."""
+MAX_CASTS = 2_000
+"""CAST and :: in all; each takes the reader as long as ten plain values."""
+_CASTS = frozenset({"CAST", "TRY_CAST"})
+MAX_TYPES = 4
+"""Types of types within one another in a CAST."""
+_PREFIXES = frozenset({TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS})
+_JOINING = frozenset({TokenType.AND, TokenType.OR})
+_TYPES_OF_TYPES = frozenset(Spark.Parser.NESTED_TYPE_TOKENS | Spark.Parser.STRUCT_TYPE_TOKENS)
 EVERYTHING, NOTHING = And(()), Or(())
 """TRUE and FALSE."""
 
@@ -78,7 +89,10 @@ def parse_sql_filter(text: str, schema: Schema, zone: str | None = None) -> Pred
         text.encode()
     except UnicodeEncodeError as error:
         raise SqlFilterError("the text contains a lone surrogate: send valid Unicode", error.start) from None
-    return _Translator(schema, zone).whole(_parsed(text))
+    try:
+        return _Translator(schema, zone).whole(_parsed(text))
+    except RecursionError:
+        raise SqlFilterError("the filter is nested too deeply: flatten its AND and OR") from None
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -91,27 +105,67 @@ def _parsed(text: str) -> exp.Expr:
         raise SqlFilterError("the filter breaks off: is a quote missing?") from None
     except ParseError as error:
         raise _not_sql(error, text) from None
-    except RecursionError:
-        raise SqlFilterError("the filter is nested too deeply: flatten its AND and OR") from None
     if len(found) != 1 or found[0] is None:
         raise SqlFilterError(_SUCH)
     return found[0]
 
 
 def _check_tokens(tokens: list[Token]) -> None:
-    """Refuse what would make the reader recurse deeply, before it runs."""
-    depth = run = 0
+    """Refuse what the reader would recurse over deeply, or read again and again, before it runs. Linear.
+
+    Its work grows with the square of a chain such as `a::int::int`, and may double with each type inside a type.
+    """
+    if len(tokens) > MAX_TOKENS:
+        message = f"the filter has more than {MAX_TOKENS} words and signs: send it as a tree"
+        raise SqlFilterError(message, tokens[MAX_TOKENS].start)
+    run = types = joined = casts = 0
+    levels = [_Level()]
+    before: TokenType | None = None
     for token in tokens:
-        kind = token.token_type
-        start = token.start
+        kind, start = token.token_type, token.start
         if kind is TokenType.SEMICOLON:
             raise SqlFilterError("write one predicate, without a semicolon", start)
-        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-        run = run + 1 if kind in (TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS) else 0
-        if depth > MAX_NESTING or run > MAX_NESTING:
+        if kind in (TokenType.L_BRACKET, TokenType.L_BRACE):
+            raise SqlFilterError(f"{token.text} cannot be used in a filter: {_INSTEAD}", start)
+        levels[-1].take(kind)
+        if kind is TokenType.L_PAREN:
+            levels.append(_Level())
+        elif kind is TokenType.R_PAREN and len(levels) > 1:
+            levels.pop()
+        run = run + 1 if kind in _PREFIXES else 0
+        joined += kind in _JOINING
+        types = 0 if kind in _JOINING else types + (kind is TokenType.LT and before in _TYPES_OF_TYPES)
+        if len(levels) > MAX_NESTING + 1 or run > MAX_NESTING or types > MAX_TYPES:
             raise SqlFilterError(
                 f"the filter is nested deeper than {MAX_NESTING} levels: flatten its AND and OR", start
             )
+        if levels[-1].part > MAX_PART:
+            message = f"there are more than {MAX_PART} words and signs without AND, OR or a comma between them"
+            raise SqlFilterError(f"{message}: {_SUCH}", start)
+        casts += kind is TokenType.DCOLON or token.text.upper() in _CASTS
+        if casts > MAX_CASTS:
+            message = f"the filter has more than {MAX_CASTS} casts: write constants such as DATE '2024-01-01'"
+            raise SqlFilterError(message, start)
+        if joined >= MAX_NODES:
+            raise SqlFilterError(f"the filter has more than {MAX_NODES} parts: use IN for long lists of values", start)
+        before = kind
+
+
+class _Level:
+    """How long the comparison is that is being written, outside of any parentheses in it."""
+
+    def __init__(self) -> None:
+        self.part = 0
+        self._between = False
+
+    def take(self, kind: TokenType) -> None:
+        if kind is TokenType.AND and self._between:
+            self._between = False  # it belongs to BETWEEN
+        elif kind in _JOINING or kind is TokenType.COMMA:
+            self.part = -1
+            self._between = False
+        self._between = self._between or kind is TokenType.BETWEEN
+        self.part += 1
 
 
 def _not_sql(error: ParseError, text: str) -> SqlFilterError:
