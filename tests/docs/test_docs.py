@@ -64,6 +64,9 @@ def test_blocks_run(page: Path, surroundings: tuple[Path, str]) -> None:
         assert block.shows in result.stdout, f"{block.shows!r} is not in what {said}"
     if page == GUIDE:
         rows_of_the_guide(url)
+    if page == ROOT / "client/README.md":
+        with Client(url) as client:
+            assert [row["id"] for row in live_rows(client, "readme.numbers")] == list(range(10))
 
 
 def rows_of_the_guide(url: str) -> None:

@@ -18,6 +18,7 @@ from tarnlog._results import TableEntry, TableInfo
 from tarnlog._wording import command_words
 from tarnlog.cli import humane, typed
 from tarnlog.cli.connector import Json, TableArgument, connect
+from tarnlog.cli.failures import USAGE
 from tarnlog.cli.output import Output, grid, row
 from tarnlog.cli.schema_text import parse_columns, read_schema
 from tarnlog.protocol.schema import SchemaError, StructType, parse_schema
@@ -220,9 +221,11 @@ def _to_drop(api: TableApi, table: str, purge: bool) -> TableInfo | None:
 
 def _ask(out: Output, table: str, info: TableInfo | None, purge: bool) -> None:
     if not sys.stdin.isatty():
-        raise typer.BadParameter(
-            f"nothing was dropped: this asks before it drops {table}, and stdin is no terminal; say --yes in scripts"
+        out.note(
+            "Nothing was dropped: this asks first, and stdin is not a terminal. "
+            f"In a script, say `tarnlog drop {table}{' --purge' if purge else ''} --yes`."
         )
+        raise typer.Exit(USAGE)
     if info is not None:
         size = f"{humane.plural(info.num_files, 'file')}, {humane.size(info.total_bytes)}"
         out.note(f"{table} is at version {info.version}, with {size}, at {info.location}")
