@@ -240,3 +240,14 @@ async def test_the_folders_of_the_service_are_no_locations(place: str) -> None:
         body = {"name": "db.t", "schema": SCHEMA, "location": f"memory://warehouse/{place}"}
         answer = await api.post("/v1/tables", json=body)
         assert (answer.status_code, slug(answer)) == (422, "location-not-allowed")
+
+
+@pytest.mark.parametrize("operation", ["DROP", "REGISTER", "ERASE"])
+async def test_a_commit_cannot_pass_for_an_operation_of_the_service(operation: str) -> None:
+    """A commit named DROP ended the log of its table, with a key that may not drop."""
+    async with Api() as api:
+        await api.create()
+        answer = await api.post("/v1/tables/db.t/commits", json={"actions": [add("f")], "operation": operation})
+        assert (answer.status_code, slug(answer)) == (422, "commit-invalid")
+        assert answer.json()["errors"][0]["pointer"] == "/operation"
+        assert (await api.get("/v1/tables/db.t")).json()["version"] == 0

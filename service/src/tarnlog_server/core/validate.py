@@ -24,6 +24,7 @@ from tarnlog_server.core.free_form import MAX_VALUES, free_form_fault
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.match import check_predicate
 from tarnlog_server.core.schemas import schema_of
+from tarnlog_server.core.version_record import RESERVED
 
 MAX_ERRORS = 20
 MAX_TAGS_BYTES = 64 * 1024
@@ -82,6 +83,9 @@ def prepare(
     ):
         if free and (fault := free_form_fault(free)) is not None:
             errors.append({"pointer": pointer, "message": fault})
+    if request.operation in RESERVED:
+        message = f"{request.operation} is an operation of the service itself: send another name"
+        errors.append({"pointer": "/operation", "message": message})
     reads = _reads(request, schema, errors, sql)
     blind = footprint.only_adds and reads.nothing
     if not blind and request.read_version is None:

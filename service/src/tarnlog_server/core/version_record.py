@@ -10,6 +10,9 @@ from tarnlog.protocol.actions import Action, SubCommit
 
 DROP = "DROP"
 REGISTER = "REGISTER"
+ERASE = "ERASE"
+RESERVED = frozenset({DROP, REGISTER, ERASE})
+"""Operations that mean something to readers of the log: only the service's own commits have them."""
 
 
 PutId = str | None | UnsetType
@@ -51,6 +54,11 @@ class VersionRecord(Struct, frozen=True):
     @property
     def registers_table(self) -> bool:
         return any(sub.operation == REGISTER for sub in self.sub_commits)
+
+    @property
+    def erases(self) -> bool:
+        """Whether what was removed up to this version is to be forgotten."""
+        return any(sub.operation == ERASE for sub in self.sub_commits)
 
 
 def chain_fault(before: PutId, record: VersionRecord) -> str | None:
