@@ -90,13 +90,13 @@ class Wire:
 def request_of(sent: Sent, more: bytes = b"") -> tuple[bytes, bytes]:
     """The head and the body of a commit."""
     body = body_of(sent)
-    head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%s" % (COMMITS.encode(), more)
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%s" % (COMMITS.encode(), more)
     return head + b"content-length: %d\r\n\r\n" % len(body), body
 
 
 def chunked_of(sent: Sent, size: int) -> bytes:
     """A commit in chunks of a size, with a trailer."""
-    head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % COMMITS.encode()
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % COMMITS.encode()
     body = body_of(sent)
     parts = (body[start : start + size] for start in range(0, len(body), size))
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)

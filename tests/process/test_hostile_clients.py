@@ -57,12 +57,15 @@ def test_half_sent_heads_take_nothing_away(start_service: Start) -> None:
     with Client(service.url) as client:
         client.create_table(TABLE, SCHEMA)
         for number in range(6):
-            with connections(service, 100, b"POST /v1/tables HTTP/1.1\r\nhost: x\r\nhalf: "):
+            with connections(service, 100, b"POST /v1/tables HTTP/1.1\r\nhost: localhost\r\nhalf: "):
                 assert isinstance(client.commit(TABLE, [file(f"kept-alive-{number}")]), Committed)
                 with Client(service.url) as newcomer:
                     assert isinstance(newcomer.commit(TABLE, [file(f"new-{number}")]), Committed)
                 assert httpx.get(f"{service.url}/v1/health/ready", timeout=30).status_code == 200
-    with connections(service, 600, b"POST /v1/tables HTTP/1.1\r\nhost: x\r\nhalf: "), Client(service.url) as client:
+    with (
+        connections(service, 600, b"POST /v1/tables HTTP/1.1\r\nhost: localhost\r\nhalf: "),
+        Client(service.url) as client,
+    ):
         assert isinstance(client.commit(TABLE, [file("last")]), Committed)
     assert len(read_log(objects_in_folder(Path(service.warehouse)), TABLE).live) == 13
 
@@ -110,7 +113,7 @@ async def _events(lines: object, count: int) -> list[int]:
 def _trickle(service: ServiceProcess, number: int) -> bytes:
     """A commit at one byte a moment: in its head (odd numbers) or in its body."""
     body = json.dumps({"actions": [add(f"slow-{number}")]}).encode()
-    head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % COMMITS.encode()
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % COMMITS.encode()
     whole = head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
     begun = 40 if number % 2 else len(whole) - len(body) + 5
     with socket.create_connection(("127.0.0.1", service.port), timeout=0.05) as connection:
@@ -131,7 +134,7 @@ def _guarded(start_service: Start) -> ServiceProcess:
 
 def test_trailers_are_bounded_and_no_headers(start_service: Start) -> None:
     service = _guarded(start_service)
-    head = b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n" % COMMITS.encode()
+    head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n" % COMMITS.encode()
     with connections(service, 1, head, b"\r\n2\r\n{}\r\n0\r\nauthorization: Bearer admin.secret\r\n\r\n") as (one,):
         assert one.recv(65536).startswith(b"HTTP/1.1 401 ")
     before = _memory(service)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+from collections.abc import Awaitable
 from typing import Any, cast
 
 from msgspec import Struct
@@ -53,14 +54,10 @@ class BoundedHttp(HttpToolsProtocol):
         self._limits = limits
         self._in_head = True
         """Whether the next byte belongs to a head, begun or not; else to a body or its trailers."""
-        self._begun = False
-        """Whether the head has begun."""
-        self._section_bytes = 0
-        """Of the head, or of the trailers, as far as the parser has reported lines."""
-        self._whole_pieces_bytes = 0
-        """Of pieces that belong to the present head or trailers alone: the parser reports no line before its end."""
+        self._unfinished_bytes = 0
+        """Of reads that contain a part of one head, or of one body's trailers, and nothing else."""
         self._passed = False
-        """Whether a head, a part of a body or a message ended within the present piece."""
+        """Whether the present read contains the end of a head or a message, or a part of a body."""
         self._body_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0
@@ -116,10 +113,14 @@ class BoundedHttp(HttpToolsProtocol):
         super().data_received(data)
         if self._is_ended():
             return
-        self._whole_pieces_bytes = 0 if self._passed else self._whole_pieces_bytes + len(data)
-        if self._whole_pieces_bytes > MAX_HEAD_BYTES:
-            self._end(_head_too_large())
+        if self._passed:
+            self._unfinished_bytes = 0
         else:
+            self._unfinished_bytes += len(data)
+            if self._unfinished_bytes > MAX_HEAD_BYTES:
+                self._end(_head_too_large())
+                return
+        if self._timer is None:
             self._watch()
 
     def _make_room(self) -> bool:
@@ -153,23 +154,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     # What the parser reports
 
-    def on_message_begin(self) -> None:
-        self._begun = True
-        self._section_bytes = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + LINE_BYTES)
-        if self._in_head:
-            super().on_header(name, value)
-        # else a trailer: the application runs already, and was let in by the headers alone
-
     def on_headers_complete(self) -> None:
         self._passed = True
+        if len(self.url) + sum([len(name) + len(value) + LINE_BYTES for name, value in self.headers]) > MAX_HEAD_BYTES:
+            raise self._found(_head_too_large())
         upgrade = self.parser.should_upgrade()
         if upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             # httptools would take the body for another protocol, and then for the next request.
@@ -183,7 +171,8 @@ class BoundedHttp(HttpToolsProtocol):
             self.cycle.keep_alive = False
         self._unwatch()
         self._in_head = False
-        self._section_bytes = self._body_bytes = 0
+        self._body_bytes = 0
+        self.headers = []  # of trailers, which are dropped: the application was let in by the headers
 
     def on_body(self, body: bytes) -> None:
         self._passed = True
@@ -193,18 +182,13 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._passed = True
         self._unwatch()
-        self._in_head, self._begun = True, False
+        self._in_head = True
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's reaction to an error of the parser."""
         unreadable = ProblemError("bad-request", "this is not an HTTP/1.1 request that can be read")
         self._end(self._fault or unreadable)
-
-    def _count(self, size: int) -> None:
-        self._section_bytes += size
-        if self._section_bytes > MAX_HEAD_BYTES:
-            raise self._found(_head_too_large())
 
     def _found(self, problem: ProblemError) -> ProblemError:
         self._fault = problem
@@ -215,13 +199,16 @@ class BoundedHttp(HttpToolsProtocol):
     def _watch(self) -> None:
         """Set the timer of the head or body that is incomplete. An idle connection has uvicorn's timer, but for a new
         one and one that sends nothing but empty lines."""
-        if self._timer is not None:
-            return
         if not self._in_head:
             self._body_bytes = 0
             self._timer = self.loop.call_later(self._limits.body_seconds, self._body_is_late)
-        elif self._begun or (self.timeout_keep_alive_task is None and self._is_answered()):
+        elif self._has_begun() or (self.timeout_keep_alive_task is None and self._is_answered()):
             self._timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+
+    def _has_begun(self) -> bool:
+        """Whether a part of the next head is here: uvicorn then has a scope that is of no request yet."""
+        scope, newest = cast(Any, self.scope), cast(RequestResponseCycle | None, self.cycle)
+        return scope is not None and (newest is None or newest.scope is not scope)
 
     def _unwatch(self) -> None:
         if self._timer is not None:
@@ -232,7 +219,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._timer = None
         if self.flow.read_paused:
             self._watch()
-        elif self._begun:
+        elif self._has_begun():
             seconds = self._limits.head_seconds
             self._end(ProblemError("request-timeout", f"the head did not arrive within {seconds:g} s", retry_after=1.0))
         else:
@@ -255,7 +242,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, cast(Any, functools.partial(self._run, app, cycle)))
 
-    async def _run(self, app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
+    def _run(
+        self, app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
+    ) -> Awaitable[None]:
+        """Call the application, with a `receive` that raises once its request has broken off."""
+
         async def unless_broken_off() -> Message:
             if self.flow.read_paused or cycle.waiting_for_100_continue:
                 self._body_bytes += PROGRESS_BYTES  # the client could not send until now
@@ -271,7 +262,7 @@ class BoundedHttp(HttpToolsProtocol):
             if self._failure is not None and cycle is self.cycle:
                 cycle.keep_alive = True  # it said `close` where it could; the connection ends after lingering
 
-        await app(scope, unless_broken_off, without_closing)
+        return app(scope, unless_broken_off, without_closing)
 
     def on_response_complete(self) -> None:
         self._served = True
