@@ -155,7 +155,8 @@ def test_an_id_that_may_have_been_forgotten_is_never_new(made: int, now: int, co
     assert id_age(str(commit_id(1, NOW + made)), NOW + now, WINDOW, NOW + complete_since) is age
 
 
-def test_forgetting_says_since_when_ids_are_complete() -> None:
+def test_forgetting_says_since_when_ids_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", 0)
     ids = CommitIds(keep_recent=2)
     made = [str(commit_id(number, NOW + number)) for number in range(20)]
     for number, one in enumerate(made):
@@ -184,11 +185,15 @@ def test_a_state_says_since_when_its_ids_are_complete(monkeypatch: pytest.Monkey
     # A clock that is a year ahead leaves the newest ones.
     entries, complete = ids.upto(19, NOW + 10**11)
     assert (len(entries), complete) == (3, NOW + 17)
-    ids = CommitIds(keep_recent=2)
+    ids = CommitIds(keep_recent=1)
     for number in range(20):
         ids.record(_version(number, [commit_id(number, NOW + number)]))
     entries, complete = ids.upto(19, NOW + 10**11)
-    assert len(entries) == len(ids._recent) == 20 - (complete - NOW)
+    assert sorted(version for _, version, _ in entries) == [17, 18, 19], "sealed or not"
+    assert complete <= NOW + 20
+    ids.forget_before(NOW + 10**11)
+    for newest in (str(commit_id(n, NOW + n)) for n in (17, 18, 19)):
+        assert ids.recent(newest) or ids.candidates(newest)
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9), st.lists(st.integers(-(10**9), 10**9), max_size=4))
@@ -203,7 +208,8 @@ def test_a_version_is_after_its_predecessor_and_never_far_behind_an_id(
     assert at == max(NOW + now, NOW + previous + 1) or at == NOW + max(made) - CLOCK_TOLERANCE_MS
 
 
-def test_old_runs_are_forgotten_and_young_ones_are_not() -> None:
+def test_old_runs_are_forgotten_and_young_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", 0)
     ids = CommitIds(keep_recent=10)
     made = [commit_id(n, NOW + n) for n in range(100)]
     for number, one in enumerate(made):

@@ -8,6 +8,9 @@ Which answers bind, when the same commit id was sent more than once:
   every winner a refusal at an older head can have seen, and a refusal at a newer head would have seen the commit.
   Another readVersion (a client that planned anew under its old id) or another body may have landed: the refusal said
   nothing about those. A table created anew under the same name answers for itself only.
+- a refusal with `asOfVersion` was judged on the head of its moment. It binds like the others, unless another send of
+  the same commit was open then: that one may be judged on another head.
+- `commit-id-expired` says that nobody can tell. It is false for an id that was in the log, younger than the window.
 - `unknown` and no answer at all bind to "at most once". So does `commit-id-reused`, which also names the place.
 - every other problem (429, contended, refused, ...) says "not committed": an id that got only such answers is absent.
 """
@@ -51,7 +54,9 @@ def check(journal: Journal, objects: Objects, created: dict[str, float]) -> list
         for log in logs:
             found += [f"{log.root} {fault}" for fault in _check_log(log, by_id)]
     for send in journal.sends:
-        found += [f"{_name(send)}: {fault}" for fault in _check_send(send, tables.get(send.table, []))]
+        others = [other for other in by_id.get(send.commit_id or "", ()) if other is not send]
+        faults = _check_send(send, tables.get(send.table, []), others, journal)
+        found += [f"{_name(send)}: {fault}" for fault in faults]
     for logs in tables.values():
         for log in logs:
             found += [f"{log.root} {fault}" for fault in check_retention(journal, log, objects)]
@@ -162,16 +167,13 @@ def _patched(before: Json, body: Json) -> Json:
     return after
 
 
-def _check_send(send: Send, logs: list[Log]) -> list[str]:
+def _check_send(send: Send, logs: list[Log], others: list[Send], journal: Journal) -> list[str]:
     if send.slug in NEVER_TOLD:
         return ["a client is never told this here"]
     if send.slug == "table-not-found":
         return [] if missing_allowed(logs, send.started - 60, send.ended) else ["the table was there all the time"]
     if send.slug == "commit-id-expired":
-        made = int(str(send.commit_id).replace("-", "")[:12], 16)
-        age = 1_750_000_000_000 + int(send.ended * 1000) - made
-        window = min((_dedupe_ms(log) for log in logs), default=DEDUPE_MS)
-        return [] if age > window - SKEW_MS else [f"the id is {age} ms old"]
+        return _check_expired(send, logs, journal)
     if send.kind in ("create", "drop"):
         return _check_table_change(send, logs)
     if send.kind == "skip":
@@ -183,7 +185,7 @@ def _check_send(send: Send, logs: list[Log]) -> list[str]:
         found = [
             f"it is in the log at {sub.version}.{sub.seq}"
             for log, sub in places
-            if _is_this(send, sub) and not _another_answered(log, logs, send)
+            if _is_this(send, sub) and not _another_answered(log, logs, send) and not _may_differ(send, others)
         ]
         return found + (_check_conflict(send, logs) if send.outcome == "conflict" else [])
     if send.slug == "commit-id-reused":
@@ -193,6 +195,29 @@ def _check_send(send: Send, logs: list[Log]) -> list[str]:
             return ["the id is not there"]
         return ["the body there is the same"] if any(_is_this(send, sub) for sub in same) else []
     return []
+
+
+def _may_differ(send: Send, others: list[Send]) -> bool:
+    """Whether a refusal was judged on its head, while another send of the same commit could be judged on another."""
+    return send.answer.get("asOfVersion") is not None and any(
+        other.started < send.ended and other.outcome in MAY_HAVE_LANDED for other in others
+    )
+
+
+def _check_expired(send: Send, logs: list[Log], journal: Journal) -> list[str]:
+    """Its time is too long ago for some clock, and it was not in the log when it was sent."""
+    made = int(str(send.commit_id).replace("-", "")[:12], 16)
+    age = 1_750_000_000_000 + int(send.ended * 1000) - made
+    window = min((_dedupe_ms(log) for log in logs), default=DEDUPE_MS)
+    ahead = max((skew for when, skew in journal.clocks if when <= send.ended), default=0)
+    found = [] if age + max(ahead, 0) > window - SKEW_MS else [f"the id is {age} ms old"]
+    for log in logs:
+        sub = log.by_id.get(send.commit_id or "")
+        if sub is not None and not _another_answered(log, logs, send):
+            since = send.started - log.versions[sub.version].created
+            if 0 <= since < window / 1000 - 10:
+                found.append(f"it was in the log at {sub.version}.{sub.seq}, {since:.0f} s before")
+    return found
 
 
 def _dedupe_ms(log: Log) -> int:

@@ -81,11 +81,11 @@ class Client:
         await self._commit(table, self.bodies.body("WRITE", [self.bodies.add()], coalesce=False))
 
     async def _add_again(self, table: str) -> None:
-        """The mistake of adding a file that is there already: it must be refused. Sent once only (see checker)."""
+        """The mistake of adding a file that is there already: it must be refused while the file is live."""
         _, files = await self._look(table)
         if files:
             body = self.bodies.body("WRITE", [{"add": self.rng.choice(files)}])
-            await self.sim.commit(self.replica(), table, self.new_id(), body)
+            await self._commit(table, body)
 
     async def _remove(self, table: str) -> None:
         version, files = await self._look(table)

@@ -113,5 +113,7 @@ class Journal:
     """Vacuums that were said to have gone well: the table, and when each began."""
     missing: set[str] = dataclasses.field(default_factory=set)
     """Those of them that are not there at the end."""
+    clocks: list[tuple[float, int]] = dataclasses.field(default_factory=list)
+    """When the clock of some replica was set, and to how many milliseconds ahead of the true time."""
     feed_is_complete: bool = False
     """The last feed had time enough to show everything."""

@@ -42,6 +42,8 @@ class Plan:
     """None: replicas have no index."""
     routing: RoutingFaults | None = None
     """None: replicas know nothing of each other."""
+    clock_steps: float = 0.0
+    """The chance that a clock is set at a step of a client."""
 
 
 CALM = Faults()
@@ -82,8 +84,17 @@ WELL, WEAK, MAD = (
 """Databases."""
 NEAR, FAR, TORN = (
     RoutingFaults(),
-    RoutingFaults(unavailable=0.1, slow=0.1, unreachable=0.1, lost_request=0.1, lost_answer=0.1),
-    RoutingFaults(unavailable=0.1, slow=0.1, mine=0.1, stale=0.3, unreachable=0.2, lost_request=0.2, lost_answer=0.3),
+    RoutingFaults(unavailable=0.1, slow=0.1, unreachable=0.1, lost_request=0.1, late_request=0.1, lost_answer=0.1),
+    RoutingFaults(
+        unavailable=0.1,
+        slow=0.1,
+        mine=0.1,
+        stale=0.3,
+        unreachable=0.2,
+        lost_request=0.1,
+        late_request=0.2,
+        lost_answer=0.3,
+    ),
 )
 """Networks between replicas, and what these know of each other."""
 LONGEST_SHARED_LULL = 5000.0
@@ -92,7 +103,17 @@ LONGEST_SHARED_LULL = 5000.0
 
 def make_plan(seed: str) -> Plan:
     """The plan of a seed: how storage and clients are, whether the log is cleaned up, and what replicas share."""
-    return _shared(_cleaned(_plan(seed), seed), seed)
+    return _stepping(_shared(_cleaned(_plan(seed), seed), seed), seed)
+
+
+def _stepping(plan: Plan, seed: str) -> Plan:
+    """In some seeds clocks of replicas are set. Not where logs are cleaned up: that is judged by true times."""
+    rng = random.Random(f"{seed} clocks")
+    if plan.cleanup or rng.random() < 0.6:
+        return plan
+    properties = {**plan.properties, **rng.choice(({}, {"commit.dedupe.duration": "1h"}))}
+    mix = {**plan.mix, "state": max(plan.mix["state"], rng.choice((0.0, 2.0)))}
+    return dataclasses.replace(plan, clock_steps=rng.choice((0.03, 0.1, 0.3)), properties=properties, mix=mix)
 
 
 def _shared(plan: Plan, seed: str) -> Plan:

@@ -88,7 +88,9 @@ class Replica:
         self.up = False
         self._truth = truth
         self._plan = plan
-        self._skew_ms = skew_ms
+        self.skew_ms = skew_ms
+        """How far its clock is ahead of the true time."""
+        self._world: SimWorld | None = None
         self._seed = seed
         self._journal = journal
         self._trace = trace
@@ -118,7 +120,8 @@ class Replica:
         life = f"{self.name}.{self._lives}"
         self._owner = Owner(life)
         self._link = Link(self._truth, self.faults, random.Random(f"{self._seed} link {life}"), life, self._trace)
-        world = SimWorld(loop, random.Random(f"{self._seed} world {life}"), skew_ms=self._skew_ms)
+        world = SimWorld(loop, random.Random(f"{self._seed} world {life}"), skew_ms=self.skew_ms)
+        self._world = world
         roots = Roots(Root(self._truth.uri, self._link, hedge=self._plan.hedge))
         self._coordinator = Coordinator(
             roots,
@@ -135,6 +138,12 @@ class Replica:
         self._share(life, world)
         self.up = True
         self._trace.append((loop.time(), life, "up"))
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """Set its wall clock; its monotonic clock goes on. A restart does not set it right."""
+        self.skew_ms = ahead_ms
+        if self._world is not None:
+            self._world.skew_ms = ahead_ms
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ table: to the other one, to a life of it that has ended, or to nobody at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Iterable
@@ -42,6 +43,7 @@ class RoutingFaults:
     stale: float = 0.0  # told of an owner that is none any more
     unreachable: float = 0.0  # a commit is not sent at all
     lost_request: float = 0.0  # sent, never arrives, and nobody can tell
+    late_request: float = 0.0  # sent, arrives when the sender waits for it no more, and nobody can tell
     lost_answer: float = 0.0  # written there, and the answer is lost
     answer_seconds: float = 2.0
 
@@ -109,6 +111,12 @@ class PeerLink:
         self._rng = rng
         self._name = name
         self._trace = trace
+        self._on_their_way: set[asyncio.Task[None]] = set()
+
+    async def _late(self, owner: Owner, table: str, body: bytes) -> None:
+        await asyncio.sleep(self.faults.answer_seconds * (0.5 + 2 * self._rng.random()))
+        with contextlib.suppress(ConnectionError):
+            await self._post[owner.url](table, body, f"replica={owner.id}".encode(), self.faults.answer_seconds)
 
     async def commit(self, owner: Owner, table: str, body: bytes, headers: dict[str, str]) -> PeerAnswer:
         faults, roll = self.faults, self._rng.random
@@ -118,6 +126,13 @@ class PeerLink:
             raise PeerSilent("nobody is there", sent=False)
         if roll() < faults.lost_request:
             self._noted("lost request")
+            await asyncio.sleep(faults.answer_seconds)
+            raise PeerSilent("no answer", sent=True)
+        if roll() < faults.late_request:
+            self._noted("late request")
+            late = asyncio.get_running_loop().create_task(self._late(owner, table, body))
+            self._on_their_way.add(late)
+            late.add_done_callback(self._on_their_way.discard)
             await asyncio.sleep(faults.answer_seconds)
             raise PeerSilent("no answer", sent=True)
         try:

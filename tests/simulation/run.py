@@ -126,6 +126,7 @@ async def _calm(sim: Sim, clients: list[Client]) -> None:
     sim.truth.on_operation = lambda operations: None
     for replica in sim.replicas:
         replica.heal()
+    sim.clocks.heal(sim.loop.time())
     await asyncio.sleep(sim.plan.faults.late_seconds + 10.0)
     for replica in sim.replicas:
         if not replica.up:

@@ -16,6 +16,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import AlterTable, CreateTable, RecordSkip
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.simulation.bodies import schema
+from tests.simulation.clocks import Clocks
 from tests.simulation.journal import Journal, Json, Read, Send, WriteSession
 from tests.simulation.plan import Plan
 from tests.simulation.replica import ConnectionLost, Replica, Shared
@@ -52,6 +53,7 @@ class Sim:
             Replica(f"r{index}", self.truth, plan, plan.skews_ms[index], seed, self.journal, trace, shared)
             for index in range(2)
         ]
+        self.clocks = Clocks(seed, plan.clock_steps, self.replicas, self.journal, trace)
         self.tables = ("sim.t", "sim.u") if plan.max_open_tables == 1 else ("sim.t",)
         self.lull_until = 0.0
         self._steps = 0
@@ -61,6 +63,7 @@ class Sim:
     async def think(self, rng: random.Random) -> None:
         """A client's pause between two steps; now and then everyone pauses for long."""
         self._steps += 1
+        self.clocks.maybe_step(self.loop.time())
         if self._lulls and self._steps >= self._lulls[0][0]:
             self.lull_until = self.loop.time() + self._lulls.pop(0)[1]
         await asyncio.sleep(rng.expovariate(1 / self.plan.think))
@@ -264,7 +267,8 @@ def _problem(slug: str, fields: dict[str, Any]) -> Json:
         return {"outcome": "unknown"}
     if slug == "commit-conflict":
         return {"outcome": "conflict", **fields}
-    return {"outcome": "problem", "slug": slug, **{k: v for k, v in fields.items() if k in ("version", "seq")}}
+    told: Json = {name: fields[name] for name in ("version", "seq", "asOfVersion") if name in fields}
+    return {"outcome": "problem", "slug": slug, **told}
 
 
 def _answer(result: object) -> Json:

@@ -13,8 +13,8 @@ import pytest
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec import index_rows
-from tarnlog_server.core import coalesce, retention_plan
-from tarnlog_server.core.dedupe import CommitIds
+from tarnlog_server.core import coalesce, dedupe, finality, retention_plan
+from tarnlog_server.core.dedupe import CommitIds, IdAge
 from tarnlog_server.core.finalize import finalize
 from tarnlog_server.core.protected_files import Why
 from tarnlog_server.core.ratify import Fact, Ratify, Step
@@ -23,7 +23,8 @@ from tarnlog_server.core.routing import with_commit_id
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.core.vacuum_plan import VacuumPlan
 from tarnlog_server.core.vacuum_references import References
-from tarnlog_server.usecases import committer, vacuum, vacuum_run, waiting_line
+from tarnlog_server.usecases import commits, committer, vacuum, vacuum_run, waiting_line
+from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.forwarding import Forwarded, Forwarding
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
@@ -193,6 +194,56 @@ def test_a_lost_answer_that_is_told_as_a_refusal(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Forwarding, "attempt", wrong)
     assert_caught("every answer said that it is not committed", "it is in the log at", adjust=_torn)
+
+
+def _moody(plan: Plan) -> Plan:
+    """Commits that arrive late, of files that are added again and removed all the time."""
+    mix = {"append": 1.0, "add_again": 3.0, "remove": 3.0}
+    late = dataclasses.replace(TORN, lost_request=0.0, lost_answer=0.0, late_request=0.5)
+    return dataclasses.replace(plan, routing=late, lulls=(), mix=mix, think=0.3, steps=14, cleanup=False)
+
+
+def test_a_refusal_of_one_head_that_is_told_for_all_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner may write the commit on a later head."""
+    monkeypatch.setattr(finality, "AS_OF", "nobodyReadsThis")
+    monkeypatch.setattr(coalesce, "conflict_on", lambda conflict, *_: conflict)
+    assert_caught("it is in the log at", adjust=_moody)
+
+
+def _stepping(plan: Plan) -> Plan:
+    """Replicas whose clocks are set all the time, with states and little memory."""
+    window = Window(versions=2, weight=10, snapshots=1, recent_ids=0)
+    return dataclasses.replace(
+        plan,
+        cleanup=False,
+        lulls=(),
+        clock_steps=0.3,
+        crashes=3,
+        properties={**plan.properties, "commit.dedupe.duration": "1h"},
+        committer=dataclasses.replace(plan.committer, window=window),
+        mix={"append": 1.0, "state": 1.0, "skip": 1.0, "look_back": 2.0},
+    )
+
+
+def test_an_age_that_is_judged_before_the_id_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Commits._known_or_new
+
+    async def wrong(self: Commits, table: Any, commit_id: str) -> Any:
+        age = self._age(table, commit_id)
+        if age is IdAge.FUTURE:
+            raise ProblemError("commit-invalid", "it is from the future; nothing was written", errors=[])
+        if age is IdAge.EXPIRED:
+            raise ProblemError("commit-id-expired", "it is too old")
+        return await right(self, table, commit_id)
+
+    monkeypatch.setattr(Commits, "_known_or_new", wrong)
+    assert_caught("it is in the log at", "it was in the log at", adjust=_stepping)
+
+
+def test_ids_that_a_clock_ahead_forgets_and_takes_for_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", 0)
+    monkeypatch.setattr(commits, "id_age", lambda commit_id, now, window, _: dedupe.id_age(commit_id, now, window))
+    assert_caught("is in versions", "it is in version", adjust=_stepping)
 
 
 def test_versions_that_go_without_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:

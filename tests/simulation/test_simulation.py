@@ -102,6 +102,8 @@ def test_the_runs_go_where_it_hurts() -> None:
         met["session"] += len(found.journal.sessions)
         met["expired read"] += sum(read.slug == "version-expired" for read in found.journal.reads)
         met["crash"] += sum(event[-1] == "crash" for event in found.trace)
+        for _, ahead in found.journal.clocks:
+            met["clock ahead" if ahead > 0 else "clock behind" if ahead < 0 else "clock right"] += 1
     wanted = [
         *("commit committed", "commit unknown", "commit lost", "patch committed", "skip committed", "drop committed"),
         *(f"rule {rule}" for rule in ("append", "delete-read", "delete-delete", "txn", "metadata")),
@@ -116,7 +118,9 @@ def test_the_runs_go_where_it_hurts() -> None:
         *(f"database {what}" for what in ("drop", "altered", "later", "gone", "misplaced", "exchanged", "shortened")),
         *("database restored", "forward relay", "forward unsure", "forward not-written", "forward unreachable"),
         *(f"lease: {fault}" for fault in ("unavailable", "slow", "two owners", "stale owner")),
-        *("forward: lost request", "forward: lost answer"),
+        *("forward: lost request", "forward: late request", "forward: lost answer"),
+        *("clock ahead", "clock behind", "clock right"),
+        *(f"commit problem {slug}" for slug in ("clock-skew", "commit-id-expired")),
     ]
     missing = [name for name in wanted if met[name] < 3]
     assert not missing, f"rarely or never met: {missing}; {met}"

@@ -10,6 +10,7 @@ import pytest
 
 from tarnlog.protocol.commits import Committed, Unknown
 from tarnlog.protocol.ids import uuid7
+from tarnlog_server.core import dedupe
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.usecases.committer import CommitterSettings
 from tarnlog_server.usecases.coordinator import Coordinator
@@ -115,8 +116,12 @@ async def test_an_unknown_id_from_the_future_is_not_now_and_lands_later(warehous
 
 
 @pytest.mark.parametrize("ahead", [2 * HOUR, 30 * HOUR])
-async def test_a_clock_that_was_ahead_makes_no_id_new(warehouse: Warehouse, ahead: int) -> None:
+@pytest.mark.parametrize("kept_anyway", [0, 10_000])
+async def test_a_clock_that_was_ahead_makes_no_id_new(
+    warehouse: Warehouse, ahead: int, kept_anyway: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It wrote versions and a state from the future; then the ids of just before must not be committed again."""
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", kept_anyway)
     world = SteppedWorld(warehouse.world)
     first = replica_with(warehouse, world, settings=FORGETFUL)
     await create(first, properties={"commit.dedupe.duration": "1h"})
@@ -137,15 +142,18 @@ async def test_a_clock_that_was_ahead_makes_no_id_new(warehouse: Warehouse, ahea
                 done[number].version,
                 True,
             )
-            assert placed or outcome == "clock-skew", outcome
+            assert placed or (outcome == "clock-skew" and not kept_anyway), outcome
     history = await second.history.commits(ORDERS, None, None, "asc", 100, None, 0)
     assert sorted(c.commit_id for c in history.commits if c.commit_id in made) == sorted(made)
     warehouse.world.advance(ahead + HOUR)
     await commit(second, add_line("after"))
 
 
-async def test_an_id_that_was_forgotten_is_expired_for_a_clock_that_is_behind(warehouse: Warehouse) -> None:
+async def test_an_id_that_was_forgotten_is_expired_for_a_clock_that_is_behind(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its time is fresh for that clock, but the ids of that time are not remembered any more."""
+    monkeypatch.setattr(dedupe, "KEPT_ANYWAY", 0)
     first = warehouse.replica(settings=FORGETFUL)
     await create(first, properties={"commit.dedupe.duration": "1h"})
     made = str(warehouse.world.uuid7())

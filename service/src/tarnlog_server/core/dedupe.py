@@ -10,7 +10,8 @@ import contextlib
 import enum
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
 from uuid import UUID
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ CLOCK_TOLERANCE_MS = 15 * 60 * 1000
 """The difference between two clocks that is accepted: a client's and a replica's, or those of two replicas."""
 
 KEPT_ANYWAY = 10_000
-"""Ids that a state keeps whatever their age: 200 kB."""
+"""The newest ids are kept whatever their age, 200 kB of them: after a step of the clock none is as old as it looks."""
 
 
 class IdAge(enum.Enum):
@@ -149,12 +150,14 @@ class CommitIds:
         ]
 
     def forget_before(self, timestamp_ms: int) -> None:
-        """Drop the sealed runs of versions before a time."""
-        kept = [run for run in self._runs if run.newest_ms >= timestamp_ms]
-        for run in self._runs:
-            if run.newest_ms < timestamp_ms:
+        """Drop the sealed runs of versions before a time, as long as `KEPT_ANYWAY` ids are left."""
+        kept = []
+        for run, needed in self._newest_first():
+            if run.newest_ms >= timestamp_ms or needed:
+                kept.append(run)
+            else:
                 self.complete_since_ms = max(self.complete_since_ms, run.newest_ms + 1)
-        self._runs = kept
+        self._runs = kept[::-1]
 
     def add_run(self, run: SealedRun, complete_since_ms: int = 0) -> None:
         """Ids that a state remembered, and since when it remembered all of them."""
@@ -165,17 +168,17 @@ class CommitIds:
     def upto(self, version: int, since_ms: int) -> tuple[list[tuple[int, int, int]], int]:
         """What a state of a version keeps: (hash, version, seq) of its ids, and since when these are complete.
 
-        Left out are ids of versions before `since_ms`, except for the newest `KEPT_ANYWAY`: after a step of the clock
-        they are not as old as they look.
+        Left out are ids of versions before `since_ms`, except for the newest `KEPT_ANYWAY`.
         """
         found = []
         complete = self.complete_since_ms
-        for run in self._runs:
-            if run.newest_ms < since_ms:
+        for run, needed in self._newest_first():
+            oldest = 0
+            if run.newest_ms < since_ms and needed < len(run.versions):
                 complete = max(complete, run.newest_ms + 1)
-            else:
-                places = zip(run.hashes, run.versions, run.seqs, strict=True)
-                found += [place for place in places if place[1] <= version]
+                oldest = min(nlargest(needed, run.versions), default=version + 1)
+            places = zip(run.hashes, run.versions, run.seqs, strict=True)
+            found += [place for place in places if oldest <= place[1] <= version]
         optional = len(self._recent) - KEPT_ANYWAY
         for index, (text, known) in enumerate(self._recent.items()):
             if index < optional and known.timestamp < since_ms:
@@ -185,6 +188,13 @@ class CommitIds:
                     found.append((UUID(text).int & (2**64 - 1), known.version, known.seq))
         found.sort()
         return found, complete
+
+    def _newest_first(self) -> Iterator[tuple[SealedRun, int]]:
+        """The runs, each with how many of its ids are among the newest `KEPT_ANYWAY` of all."""
+        left = KEPT_ANYWAY - len(self._recent)
+        for run in sorted(self._runs, key=lambda one: one.newest_ms, reverse=True):
+            yield run, max(left, 0)
+            left -= len(run.versions)
 
     def _seal(self) -> None:
         """Move the older half out of the dict; the newest stay, where looking costs nothing."""

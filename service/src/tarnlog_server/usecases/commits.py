@@ -97,7 +97,7 @@ class Commits:
             )
         if table.committer.waits(commit_id):
             return Unknown(commit_id=commit_id, retry_after=1.0)
-        if self._age(table, commit_id) is IdAge.EXPIRED:
+        if self._age(table, commit_id) in (IdAge.EXPIRED, IdAge.LOG_AHEAD):
             seconds = _window(table) // 1000
             detail = f"commit {text} is older than the {seconds} s that ids are remembered; look in the history"
             raise ProblemError("commit-id-out-of-window", detail)
