@@ -20,7 +20,7 @@ class ConflictError(Conflict):
     """Not committed: another commit got in between. `retry` is `rebase` when running it again may succeed."""
 
     def __init__(self, outcome: Conflicted, table: str) -> None:
-        named = "; ".join(_named(winner) for winner in outcome.winners) or "none is named"
+        named = "; ".join(map(str, outcome.winners)) or "none is named"
         super().__init__(
             f"The commit to {table} lost by rule {outcome.rule}: {outcome.detail}. Winners: {named}.",
             slug="commit-conflict",
@@ -53,7 +53,3 @@ class JavaNotUsable(InvalidRequest):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, slug="java-not-usable")
-
-
-def _named(winner: Winner) -> str:
-    return f"version {winner.version} seq {winner.seq} ({winner.operation}, commit {winner.commit_id})"
