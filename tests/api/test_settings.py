@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarnlog_server.settings import BadSettings, is_loopback, load_settings
+from tarnlog_server.settings import BadSettings, Settings, is_loopback, load_settings
 
 KEY = {"id": "k", "sha256": "0" * 64, "scope": "read"}
 
@@ -75,7 +75,7 @@ def test_where_other_replicas_reach_this_one(url: str) -> None:
         ("COMMIT_DEADLINE_SECONDS", "0", "TARNLOG_COMMIT_DEADLINE_SECONDS"),
         ("CACHE_TTL_SECONDS", "nan", "TARNLOG_CACHE_TTL_SECONDS"),
         ("WAREHOUSE", "", "TARNLOG_WAREHOUSE"),
-        ("LOCATIONS", "not json", "locations"),
+        ("LOCATIONS", "not json", "TARNLOG_LOCATIONS"),
         ("API_KEYS", "[{}]", "TARNLOG_API_KEYS (0.id)"),
         ("API_KEYS", json.dumps([{**KEY, "sha256": "short"}]), "TARNLOG_API_KEYS (0.sha256)"),
         ("API_KEYS", json.dumps([{**KEY, "scope": "root"}]), "TARNLOG_API_KEYS (0.scope)"),
@@ -152,3 +152,95 @@ def test_the_process_says_one_sentence_and_ends_with_2(tmp_path: Path, env: dict
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# ---- every setting, with values that cannot be used
+
+WRONG: dict[str, list[str]] = {
+    "warehouse": ["", "s3:/lake", "s3//lake", "S3:/x", "S3://x", "s3:lake", "file:/x", "gs:/x"],
+    "locations": ["", "x", "{}", "1", '["s3:/x"]', "[1]"],
+    "allowed_hosts": ["", "x", "[1]", '["a b"]'],
+    "database_url": [""],
+    "host": [""],
+    "log_level": ["", "loud"],
+    "log_format": ["xml"],
+    "s3_endpoint": ["", "localhost:9000"],
+    "s3_client": ["aws"],
+    "api_keys": ["", " ", "etl", "{}", "[1]", "[{}]", "null", json.dumps([{**KEY, "sha256": "x"}]), "[" * 5000],
+    "table_defaults": [
+        "",
+        "x",
+        "[]",
+        '{"checkpoint.intervall": 5}',
+        '{"Checkpoint.Interval": 5}',
+        '{"checkpoint.interval": 0}',
+        '{"checkpoint.interval": null}',
+        '{"checkpoint.interval": [1]}',
+        '{"owner": "me"}',
+        '{"checkpoint.retention": 5}',
+        '{"commit.dedupe.duration": "60d"}',
+    ],
+    "hedge": ["maybe"],
+    "advertised_url": ["", "10.0.0.7:8420"],
+}
+JARGON = ("Source", "pydantic", "error parsing", "validation", "Input should", "Value error", "Error", "str", "tuple")
+
+
+def wrong_values() -> list[tuple[str, str]]:
+    cases = []
+    for name, field in Settings.model_fields.items():
+        values = WRONG.get(name)
+        if values is None:
+            assert field.annotation in (int, float, bool), f"what is wrong for {name}?"
+            values = ["", "many"] if field.annotation is bool else ["many", "nan", "-1", "9" * 30]
+        cases += [(name, value) for value in values]
+    return cases
+
+
+@pytest.mark.parametrize("name, value", wrong_values())
+def test_a_value_that_cannot_be_used_is_one_plain_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"TARNLOG_{name.upper()}", value)
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    said = str(caught.value)
+    assert said.startswith(f"TARNLOG_{name.upper()}")
+    assert said.endswith(".")
+    assert "\n" not in said
+    assert len(said) < 400
+    assert not [word for word in JARGON if word in said.replace("string", "")], said
+    assert any(
+        hint in said for hint in ("write", "must", "did you mean", "case counts", "does nothing", "no table prop")
+    )
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("prot = 1", "TARNLOG_PROT is not a setting; did you mean port?"),
+        ('ware_house = "x"', "TARNLOG_WARE_HOUSE is not a setting; did you mean warehouse?"),
+        ("zebra = 1", "TARNLOG_ZEBRA is not a setting; remove it or correct its name."),
+        ('[[api_keys]]\nid = "a"\nsha265 = "b"', "TARNLOG_API_KEYS (0.sha256) is not valid: must be set."),
+        ("port = ", "The settings file tarnlog.toml cannot be read: "),
+        ("port = [1]", "TARNLOG_PORT is not valid: must be a whole number from 0 to 65535."),
+        ("api_keys = 5", 'TARNLOG_API_KEYS is not valid: must be a JSON list such as [{"id"'),
+    ],
+)
+def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "tarnlog.toml").write_text(text)
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    assert str(caught.value).startswith(said)
+
+
+def test_properties_of_all_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wanted = {"checkpoint.interval": "50", "commit.coalesce": "false", "state.format": "json"}
+    monkeypatch.setenv(
+        "TARNLOG_TABLE_DEFAULTS", '{"checkpoint.interval": 50, "commit.coalesce": false, "state.format": "json"}'
+    )
+    assert load_settings().table_defaults == wanted
+    monkeypatch.delenv("TARNLOG_TABLE_DEFAULTS")
+    file = tmp_path / "tarnlog.toml"
+    file.write_text('[table_defaults]\ncheckpoint.interval = 50\n"commit.coalesce" = false\nstate.format = "json"\n')
+    assert load_settings().table_defaults == wanted

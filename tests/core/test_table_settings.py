@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from tarnlog_server.core.table_settings import (
     SETTINGS,
     SUPERSEDED,
     PropertyError,
+    check_defaults,
     check_properties,
+    notes_on,
     own_value,
     setting,
 )
@@ -230,3 +233,81 @@ def test_own_value_is_what_the_properties_say_and_nothing_else() -> None:
     assert own_value({name: "many", f"spark.indextables.{name}": "9"}, name) == 9
     assert own_value({name: "many"}, name) is None
     assert own_value({"purge.txLogRetentionHours": "2"}, "logRetention.duration") == 2 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("checkpoint.intervall", "checkpoint.interval"),
+        ("checkpoint.intervals", "checkpoint.interval"),
+        ("checkpont.interval", "checkpoint.interval"),
+        ("state.formats", "state.format"),
+        ("commit.coalescing", "commit.coalesce"),
+        ("logRetention.durations", "logRetention.duration"),
+        ("purge.txLogRetentionHour", "purge.txLogRetentionHours"),
+        ("transaction.useOptimised", "transaction.useOptimized"),
+        (PREFIX + "checkpoint.intervall", PREFIX + "checkpoint.interval"),
+    ],
+)
+def test_a_name_close_to_a_known_one_is_refused_with_the_suggestion(name: str, meant: str) -> None:
+    with pytest.raises(PropertyError, match=f"did you mean {meant}\\?"):
+        check_properties({name: "5"})
+    check_properties({name: "5"}, before={name: "4"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("delta.checkpoint.interval", "delta.logRetentionDuration", "spark.sql.sources.schema", "write.format"),
+        *("owner", "team", "retention", "checkpoint", "cleanup", "state", "created.by", "interval", "my.format"),
+        *("spark.checkpoint.interval", "docMappingSchema.interval"),
+    ],
+)
+def test_names_of_others_are_theirs(name: str) -> None:
+    check_properties({name: "x"})
+
+
+def test_known_names_are_not_close_to_each_other_in_error() -> None:
+    for name in (*SETTINGS, *ALIASES, *SUPERSEDED):
+        table_settings._check_name(name)
+
+
+def test_what_is_superseded_is_explained() -> None:
+    notes = notes_on({"checkpoint.retention": "5", PREFIX + "transaction.useOptimized": "x", "owner": "me"})
+    assert list(notes) == ["checkpoint.retention", PREFIX + "transaction.useOptimized"]
+    assert "state.retention.versions" in notes["checkpoint.retention"]
+
+
+def test_a_property_is_judged_with_what_the_service_set() -> None:
+    service = {"commit.dedupe.duration": "20d"}
+    with pytest.raises(PropertyError, match="must be at most"):
+        check_properties({"logRetention.duration": "10d"}, None, service)
+    check_properties({"logRetention.duration": "10d"})
+    check_properties({"owner": "me"}, None, {"commit.dedupe.duration": "40d"})
+
+
+@pytest.mark.parametrize(
+    "defaults", [{"owner": "me"}, {"checkpoint.retention": "1"}, {"state.formats": "json"}, {"commit.coalesce": "no"}]
+)
+def test_the_service_sets_known_properties_alone(defaults: dict[str, str]) -> None:
+    with pytest.raises(PropertyError):
+        check_defaults(defaults)
+    check_defaults({"checkpoint.interval": "5", PREFIX + "state.format": "json", "purge.txLogRetentionHours": "99"})
+
+
+ONLY_THE_TABLES = {"core/replay.py", "usecases/state_snapshot.py"}
+"""Where only the table's own property counts: to which length bounds were cut is read from its log."""
+
+
+def test_the_services_settings_are_asked_for_wherever_a_property_is() -> None:
+    source = Path(table_settings.__file__).resolve().parents[1]
+    found = set()
+    for path in source.rglob("*.py"):
+        if path.name == "table_settings.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                wanted = {"setting": 3, "own_value": 3, "state_settings": 2, "retention_settings": 2}.get(node.func.id)
+                if wanted is not None and len(node.args) < wanted:
+                    found.add(path.relative_to(source).as_posix())
+    assert found <= ONLY_THE_TABLES | {"core/new_files.py"}, "pass the service's settings too"

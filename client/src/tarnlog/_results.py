@@ -21,8 +21,19 @@ class TableEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     location: str
 
 
+class PropertyNote(Struct, frozen=True):
+    """A table property that is accepted and does nothing, and what took its place."""
+
+    property: str
+    message: str
+
+
 class TableInfo(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A table at its newest version. `schema` is Spark's StructType JSON."""
+    """A table at its newest version. `schema` is Spark's StructType JSON.
+
+    `defaults` are properties that the service sets for tables which do not set them themselves, `notes` what to know of
+    properties that do nothing.
+    """
 
     name: str
     id: str
@@ -38,6 +49,8 @@ class TableInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     total_bytes: int = 0
     num_records: int | None = None
     read_only: bool = False
+    defaults: dict[str, str] = {}
+    notes: tuple[PropertyNote, ...] = ()
 
 
 class SnapshotInfo(Struct, frozen=True, kw_only=True, rename="camel"):

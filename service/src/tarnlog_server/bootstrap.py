@@ -142,6 +142,7 @@ class Service:
             index=index_of(settings.database_url, self.database),
             segments=segments_of(settings.database_url, self.database),
             segment_bytes=settings.index_segment_bytes,
+            table_defaults=settings.table_defaults,
             index_guard=GuardSettings(
                 read_seconds=settings.database_read_seconds,
                 write_seconds=settings.database_write_seconds,

@@ -8,17 +8,24 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
     TomlConfigSettingsSource,
 )
+
+from tarnlog_server.core.locations import mistyped
+from tarnlog_server.core.table_settings import PropertyError, check_defaults
+from tarnlog_server.setting_words import not_json, sentence
 
 PREFIX = "TARNLOG_"
 FILE_NAME = "tarnlog.toml"
@@ -45,6 +52,19 @@ class KeySettings(BaseModel):
     namespaces: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
 
+class _Environment(EnvSettingsSource):
+    """The environment, in which lists and objects are JSON."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            found = super().decode_complex_value(field_name, field, value)
+        except (ValueError, RecursionError):
+            found = None
+        if found is None:
+            raise BadSettings(not_json(PREFIX, field_name, str(value)))
+        return found
+
+
 class Settings(BaseSettings):
     """The service's settings with their defaults: a service of its own on loopback, with its data in ./data."""
 
@@ -68,6 +88,7 @@ class Settings(BaseSettings):
     s3_endpoint: str | None = None
     s3_client: Literal["boto3", "obstore"] | None = None
     api_keys: tuple[KeySettings, ...] = ()
+    table_defaults: dict[str, str] = {}
     max_body_bytes: Size = 72 * MIB
     max_inflated_bytes: Size = 256 * MIB
     max_body_memory_bytes: Size = 1024 * MIB
@@ -99,6 +120,33 @@ class Settings(BaseSettings):
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @field_validator("warehouse", "locations")
+    @classmethod
+    def _places(cls, given: Any) -> Any:
+        for place in (given,) if isinstance(given, str) else given:
+            if (meant := mistyped(place)) is not None:
+                raise ValueError(f"{place} is neither a folder nor a URI: write {meant}")
+        return given
+
+    @field_validator("s3_endpoint")
+    @classmethod
+    def _endpoint(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise ValueError("write a URL such as http://localhost:9000")
+        return url
+
+    @field_validator("table_defaults", mode="before")
+    @classmethod
+    def _properties(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        defaults = dict(_flattened(given, ""))
+        try:
+            check_defaults(defaults)
+        except PropertyError as error:
+            raise ValueError(str(error)) from None
+        return defaults
 
     @field_validator("advertised_url")
     @classmethod
@@ -139,7 +187,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = os.environ.get(f"{PREFIX}CONFIG") or FILE_NAME
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file)))
+        return (init_settings, _Environment(settings_cls), TomlConfigSettingsSource(settings_cls, Path(file)))
 
 
 def load_settings(config: str | Path | None = None, **given: Any) -> Settings:
@@ -153,9 +201,11 @@ def load_settings(config: str | Path | None = None, **given: Any) -> Settings:
             raise BadSettings(f"There is no settings file {named}; correct {PREFIX}CONFIG or --config.")
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        raise BadSettings(_sentence(error)) from None
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise BadSettings(sentence(PREFIX, fault, Settings.model_fields)) from None
     except (SettingsError, ValueError, OSError) as error:
-        raise BadSettings(f"The settings cannot be read: {error}.") from None
+        named = os.environ.get(f"{PREFIX}CONFIG") or FILE_NAME
+        raise BadSettings(f"The settings file {named} cannot be read: {str(error).rstrip('.')}.") from None
     finally:
         if config is not None:
             os.environ.pop(f"{PREFIX}CONFIG")
@@ -173,13 +223,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if not first["loc"]:
-        return f"The settings do not fit together: {message}."
-    name, *inside = (str(part) for part in first["loc"])
-    where = f"{PREFIX}{name.upper()}" + (f" ({'.'.join(inside)})" if inside else "")
-    if first["type"] == "extra_forbidden":
-        return f"{where} is not a setting; remove it or correct its name."
-    return f"{where} is not valid: {message[:1].lower()}{message[1:]}."
+def _flattened(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """Properties by their full names: TOML reads `checkpoint.interval = 50` as a table in a table."""
+    for key, value in given.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{name}.")
+        else:
+            yield name, str(value).lower() if isinstance(value, bool) else value if value is None else str(value)

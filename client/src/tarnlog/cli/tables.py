@@ -258,6 +258,13 @@ def _show(out: Output, info: TableInfo) -> None:
         for key, text in sorted(info.properties.items()):
             row(table, key, text)
         out.show("", table)
+    if info.defaults:
+        table = grid("set by the service", "value")
+        for key, text in sorted(info.defaults.items()):
+            row(table, key, text)
+        out.show("", table)
+    for note in info.notes:
+        out.note(f"{note.property}: {note.message}.")
 
 
 def _columns(info: TableInfo) -> Any:

@@ -7,7 +7,7 @@ what another touches, nor read what another adds. One that does is deferred to t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from tarnlog.protocol.actions import MetaData
@@ -32,6 +32,7 @@ from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Step
 
+_NO_DEFAULTS: Mapping[str, str] = {}
 Answer = Committed | Conflicted | ProblemError
 
 
@@ -117,6 +118,7 @@ def form(
     limits: Limits,
     coalesce: bool,
     older_steps: Callable[[int], list[Step] | None],
+    defaults: Mapping[str, str] = _NO_DEFAULTS,
 ) -> Batch:
     """Sort the waiting commits, in order, into members of the next version, deferred ones and answers.
 
@@ -149,7 +151,7 @@ def form(
             if taken.members and (alone or taken.depends(intent)):
                 batch.deferred.append(intent)
                 continue
-            finalize(intent, head)
+            finalize(intent, head, defaults)
             if intent.alone and not alone:
                 # It turned out to register document mappings: a version has at most one metaData.
                 alone = True

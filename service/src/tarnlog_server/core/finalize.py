@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tarnlog.protocol.action_json import encode_action, with_unknown_fields
@@ -21,9 +23,14 @@ from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.core.table_settings import PropertyError, check_properties
 from tarnlog_server.core.validate import invalid, judge_again
 
+_NO_DEFAULTS: Mapping[str, str] = {}
 
-def finalize(intent: Intent, head: Snapshot) -> None:
-    """Check `intent` against `head` and fix its actions and bytes. Raises ProblemError."""
+
+def finalize(intent: Intent, head: Snapshot, defaults: Mapping[str, str] = _NO_DEFAULTS) -> None:
+    """Check `intent` against `head` and fix its actions and bytes. Raises ProblemError.
+
+    `defaults` are the service's settings for table properties.
+    """
     if head.dropped and not intent.for_dropped:
         raise ProblemError("table-not-found", "the table was dropped; create it again or use another name")
     lacking = unsupported_for_writing(head.protocol)
@@ -39,9 +46,9 @@ def finalize(intent: Intent, head: Snapshot) -> None:
             raise invalid([{"pointer": "/actions", "message": message}])
     _check_mappings(intent, head)
     _check_values(intent, head)
-    _rewrite_files(intent, head)
+    _rewrite_files(intent, head, defaults)
     if intent.footprint.metadata or intent.footprint.protocol or intent.footprint.skips:
-        _rewrite(intent, tuple(_finalized(action, intent, head) for action in intent.actions))
+        _rewrite(intent, tuple(_finalized(action, intent, head, defaults) for action in intent.actions))
 
 
 def _check_mappings(intent: Intent, head: Snapshot) -> None:
@@ -65,11 +72,11 @@ def _check_mappings(intent: Intent, head: Snapshot) -> None:
         raise invalid(errors)
 
 
-def _rewrite_files(intent: Intent, head: Snapshot) -> None:
+def _rewrite_files(intent: Intent, head: Snapshot, defaults: Mapping[str, str]) -> None:
     """Move document mappings out and cut long bounds. A commit that registers a mapping then goes alone."""
     if head.metadata is None or not intent.footprint.adds:
         return
-    rules = rules_of(head.metadata, head.protocol)
+    rules = rules_of(head.metadata, head.protocol, defaults)
     actions = rewritten(intent.actions, intent.footprint.adds.values(), rules)
     if actions is None:
         return
@@ -115,14 +122,14 @@ def _rewrite(intent: Intent, actions: tuple[Action, ...]) -> None:
     intent.lines = b"\n".join(encode_action(action) for action in actions)
 
 
-def _finalized(action: Action, intent: Intent, head: Snapshot) -> Action:
+def _finalized(action: Action, intent: Intent, head: Snapshot, defaults: Mapping[str, str]) -> Action:
     if isinstance(action, Skip):
         return _counted_skip(action, head)
     if isinstance(action, MetaData):
         if intent.registers_only and head.metadata is not None:
             # Everything but the mappings is the head's: what others changed since it was planned stays.
             action = add_to_registry(head.metadata, action)
-        return _checked_metadata(action, head, replaces_all=_replaces_all(intent, head))
+        return _checked_metadata(action, head, defaults, replaces_all=_replaces_all(intent, head))
     if isinstance(action, Protocol):
         _check_protocol(action, head)
     return action
@@ -147,7 +154,7 @@ def _replaces_all(intent: Intent, head: Snapshot) -> bool:
     return intent.evaluate is None and len(removes) == head.num_files and all(map(head.files.has, removes))
 
 
-def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> MetaData:
+def _checked_metadata(ours: MetaData, head: Snapshot, defaults: Mapping[str, str], *, replaces_all: bool) -> MetaData:
     """Only what PATCH would allow: the same table, an allowed evolution, valid properties.
 
     A commit that leaves no file of before may set any schema that has the partition columns as they are.
@@ -170,7 +177,7 @@ def _checked_metadata(ours: MetaData, head: Snapshot, *, replaces_all: bool) -> 
             check_schema_metadata(new)
         check = check_replacement if replaces_all else check_evolution
         check(schema_of(current.schema_string), new, current.partition_columns)
-        check_properties(ours.configuration)
+        check_properties(ours.configuration, current.configuration, defaults)
     except SchemaError as error:
         raise ProblemError("schema-invalid", str(error)) from error
     except SchemaChangeNotAllowed as error:

@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# A known scheme in capitals, without its colon, or with one slash or none.
+_NEARLY = re.compile(
+    r"(?!(?-i:[a-z0-9]+)://)"
+    r"(s3[an]?|gs|gcs|az|abfss?|wasbs?|file|memory|hdfs|https?)(?:://|:/|:|//)",
+    re.IGNORECASE,
+)
 MAX_LOCATION = 1024
 
 
@@ -35,6 +41,18 @@ def parse_location(text: str) -> str:
     if any(part in ("", ".", "..") for part in parts[first:]):
         raise LocationError("a location holds no empty, '.' or '..' component: write the folder's own path")
     return f"{scheme}://{rest}"
+
+
+def mistyped(place: str) -> str | None:
+    """What a place probably means that begins like a URI and is none (`s3:/lake`, `s3//lake`); None for all others.
+
+    Without this it would be the name of a new folder.
+    """
+    match = _NEARLY.match(place)
+    if match is None:
+        return None
+    scheme, rest = match[1].lower(), place[match.end() :].lstrip("/")
+    return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest or 'bucket/folder'}"
 
 
 def below(root: str, location: str) -> str | None:

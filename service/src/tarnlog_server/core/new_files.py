@@ -7,20 +7,22 @@ the table's metaData alone, so they are looked up once for each; a file without 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from tarnlog.protocol.actions import Action, Add, MetaData, Protocol
 from tarnlog.protocol.schema import SchemaError, parse_schema_string
+from tarnlog_server.core.column_order import DEFAULT_TRUNCATION
 from tarnlog_server.core.schema_dedup import externalise
 from tarnlog_server.core.stats_truncation import text_columns, truncate
-from tarnlog_server.core.table_settings import setting
+from tarnlog_server.core.table_settings import own_value, setting
 
 DEDUPE_FROM = 3
 """The protocol version whose readers know references; older ones refuse a line with a field that they do not know."""
 _FEATURE = "schemaDeduplication"
 _KEPT = 256
+_LENGTH = "stats.truncation.maxLength"
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -31,27 +33,36 @@ class Rules(msgspec.Struct, frozen=True):
     dedupe: bool
     text_columns: frozenset[str]
     max_length: int
+    """Units that are kept of a text minimum."""
+    max_greatest: int
+    """Units that are kept of a text maximum. By its length readers know that it was cut, and a log records only lengths
+    that the table's own properties set: one of the service's is never below the length that every reader knows."""
+    defaults: Mapping[str, str]
 
 
 _known: dict[int, Rules] = {}
 
 
-def rules_of(metadata: MetaData, protocol: Protocol) -> Rules:
+def rules_of(metadata: MetaData, protocol: Protocol, defaults: Mapping[str, str]) -> Rules:
     """The rules in force under a metaData; remembered for as long as it is the table's."""
     found = _known.get(id(metadata))
-    if found is not None and found.metadata is metadata and found.protocol is protocol:
+    if found is not None and found.metadata is metadata and found.protocol is protocol and found.defaults is defaults:
         return found
     if len(_known) >= _KEPT:
         _known.clear()
     columns: frozenset[str] = frozenset()
     with contextlib.suppress(SchemaError):  # what is not known to be text is never cut
         columns = text_columns(parse_schema_string(metadata.schema_string), metadata.partition_columns)
+    own = own_value(metadata.configuration, _LENGTH)
+    length = int(setting(metadata.configuration, _LENGTH, defaults))
     made = Rules(
         metadata=metadata,
         protocol=protocol,
         dedupe=protocol.min_reader_version >= DEDUPE_FROM or _FEATURE in (protocol.reader_features or ()),
         text_columns=columns,
-        max_length=int(setting(metadata.configuration, "stats.truncation.maxLength")),
+        max_length=length,
+        max_greatest=length if own is not None else max(length, DEFAULT_TRUNCATION),
+        defaults=defaults,
     )
     _known[id(metadata)] = made
     return made
@@ -73,7 +84,7 @@ def rewritten(actions: tuple[Action, ...], adds: Iterable[Add], rules: Rules) ->
             after = moved.add
             entries.update(moved.entries)
         if after.min_values or after.max_values:
-            after = truncate(after, rules.text_columns, rules.max_length)
+            after = truncate(after, rules.text_columns, rules.max_length, rules.max_greatest)
         if after is not add:
             changed[id(add)] = after
     if not changed:

@@ -9,6 +9,7 @@ import dataclasses
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Mapping
 
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog_server.core.dedupe import CLOCK_TOLERANCE_MS, CommitIds
@@ -46,6 +47,8 @@ class Window:
     weight: int = 100_000
     snapshots: int = 1000
     recent_ids: int = 50_000
+    defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The service's settings for table properties."""
 
 
 class SnapshotTracker:
@@ -68,6 +71,7 @@ class SnapshotTracker:
         self._forgets_at = base.version + 1000
         self._max_versions = window.versions
         self._max_weight = window.weight
+        self._defaults = window.defaults
         # A base that is a state knows its own time; the empty one before version 0 has none.
         self._timestamps = array("q", [base.timestamp] if base.version >= 0 and base.timestamp >= 0 else [])
         self._snapshots: deque[tuple[Snapshot, int]] = deque([(base, 0)])
@@ -198,13 +202,14 @@ class SnapshotTracker:
             return
         self._forgets_at = self.head.version + 1000
         configuration = self.head.metadata.configuration if self.head.metadata is not None else {}
-        window = int(setting(configuration, "commit.dedupe.duration"))
+        window = int(setting(configuration, "commit.dedupe.duration", self._defaults))
         self.ids.forget_before(min(self.head.timestamp, now_ms) - window - CLOCK_TOLERANCE_MS)
 
     def _without_expired_removes(self, snapshot: Snapshot) -> Snapshot:
         """Removes that vacuum needs no more, by the version's own time: a few thousand versions keep them too long."""
         configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
-        since = snapshot.timestamp - int(setting(configuration, "deletedFileRetention.duration"))
+        retention = int(setting(configuration, "deletedFileRetention.duration", self._defaults))
+        since = snapshot.timestamp - retention
         expired = [
             key
             for key, (remove, _) in snapshot.tombstones.known.items()

@@ -34,10 +34,13 @@ def text_columns(schema: Schema, partition_columns: Collection[str]) -> frozense
     )
 
 
-def truncate(add: Add, columns: Collection[str], max_length: int) -> Add:
-    """The file with the bounds of `columns` (lower case) cut to `max_length` UTF-16 units; the same one if none is."""
+def truncate(add: Add, columns: Collection[str], max_length: int, max_greatest: int | None = None) -> Add:
+    """The file with the bounds of `columns` (lower case) cut to `max_length` UTF-16 units; the same one if none is.
+
+    Maxima are cut to `max_greatest` units where that is given.
+    """
     least = _cut(add.min_values, columns, max_length, cut_min)
-    greatest = _cut(add.max_values, columns, max_length, cut_max)
+    greatest = _cut(add.max_values, columns, max_greatest or max_length, cut_max)
     if least is add.min_values and greatest is add.max_values:
         return add
     return msgspec.structs.replace(add, min_values=least, max_values=greatest)

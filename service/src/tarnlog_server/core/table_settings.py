@@ -7,8 +7,9 @@ that no reader depends on which one wins.
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +21,11 @@ MAX_NAME_LENGTH = 256
 MAX_VALUE_BYTES = 64 * 1024
 # Written by the committer, which has its own limit for them.
 _REGISTRY_PREFIX = "docMappingSchema."
+# How alike two names are (difflib's ratio) from which on one is taken for the other, mistyped.
+_ALIKE = 0.85
+_FOREIGN = ("delta.", "spark.", "iceberg.", "hudi.", "hive.", "parquet.", "write.", "read.", "option.", "hoodie.")
+_MAX_COMPARED = 200
+"""Unknown names of one request that are compared with known ones, each for about a millisecond."""
 
 
 class PropertyError(ValueError):
@@ -131,6 +137,14 @@ _BY_KEY = {key: (name, values) for name, sources in _SOURCES.items() for key, va
 _SPELLING = {key.lower(): key for key in (*_BY_KEY, *SUPERSEDED, *(PREFIX + name for name in SUPERSEDED))}
 
 
+_NAMES = (*SETTINGS, *ALIASES, *SUPERSEDED)
+_LONGEST_NAME = max(map(len, _NAMES)) + 8
+_ORDERED = (
+    ("commit.dedupe.duration", "logRetention.duration", "ids are found in the log"),
+    ("transaction.retry.baseDelayMs", "transaction.retry.maxDelayMs", "pauses only grow"),
+)
+
+
 def setting(configuration: Mapping[str, str], name: str, service: Mapping[str, str] | None = None) -> Any:
     """The value in force: the table's property, else the service's setting, else the default.
 
@@ -138,15 +152,20 @@ def setting(configuration: Mapping[str, str], name: str, service: Mapping[str, s
     KeyError for a name that is no setting.
     """
     known = SETTINGS[name]
-    for properties in (configuration, service) if service else (configuration,):
-        found = own_value(properties, name)
-        if found is not None:
-            return found
-    return known.default
+    found = own_value(configuration, name, service)
+    return known.default if found is None else found
 
 
-def own_value(properties: Mapping[str, str], name: str) -> Any | None:
-    """What these properties themselves say of a setting, if they say something that can be read."""
+def own_value(properties: Mapping[str, str], name: str, service: Mapping[str, str] | None = None) -> Any | None:
+    """What a table's properties, or else the service's settings, say of a setting; None where only a default is left.
+
+    A value that cannot be read says nothing.
+    """
+    found = _said(properties, name)
+    return _said(service, name) if found is None and service else found
+
+
+def _said(properties: Mapping[str, str], name: str) -> Any | None:
     for key, values in _SOURCES[name]:
         text = properties.get(key)
         if text is not None:
@@ -157,15 +176,24 @@ def own_value(properties: Mapping[str, str], name: str) -> Any | None:
     return None
 
 
-def check_properties(properties: Mapping[str, str]) -> None:
-    """PropertyError unless all of a table's properties, taken together, may be set."""
+def check_properties(
+    properties: Mapping[str, str], before: Mapping[str, str] | None = None, service: Mapping[str, str] | None = None
+) -> None:
+    """PropertyError unless all of a table's properties, taken together, may be set.
+
+    Names that the table has already (`before`) are not taken for mistyped ones: a log that was taken over may have any.
+    """
     given: dict[str, str] = {}
+    compared = 0
     for key, value in properties.items():
         _check_text(key, value)
         right = _SPELLING.get(key.lower(), key)
         if right != key:
             raise PropertyError(key, f"case counts in names: write {right}")
         if key not in _BY_KEY:
+            if not (before and key in before) and compared < _MAX_COMPARED:
+                compared += 1
+                _check_name(key)
             continue
         name, values = _BY_KEY[key]
         if name in given:
@@ -175,12 +203,65 @@ def check_properties(properties: Mapping[str, str]) -> None:
             values.parse(value)
         except ValueError as error:
             raise PropertyError(key, f"{error}, not {value[:80]!r}") from None
-    _check_order(properties, given, "commit.dedupe.duration", "logRetention.duration", "ids are found in the log")
-    _check_order(properties, given, "transaction.retry.baseDelayMs", "transaction.retry.maxDelayMs", "pauses only grow")
+    for small, large, why in _ORDERED:
+        # What the service set is the operator's: only a property that was given is at fault.
+        if small in given or large in given:
+            _check_order(properties, service, given, small, large, why)
 
 
-def _check_order(properties: Mapping[str, str], given: Mapping[str, str], small: str, large: str, why: str) -> None:
-    least, most = setting(properties, small), setting(properties, large)
+def check_defaults(defaults: Mapping[str, str]) -> None:
+    """PropertyError unless these may be the service's settings for all tables: known names alone, with valid values."""
+    for key in defaults:
+        if key not in _BY_KEY and key not in _SPELLING.values():
+            _check_name(key)
+            if _SPELLING.get(key.lower()) is None:
+                raise PropertyError(key, "no table property has this name")
+        if key in SUPERSEDED:
+            raise PropertyError(key, f"it does nothing: {SUPERSEDED[key]}")
+    check_properties(defaults)
+
+
+def notes_on(properties: Mapping[str, str]) -> dict[str, str]:
+    """What to know of properties that are accepted and do nothing, by name."""
+    return {
+        key: f"accepted, and does nothing: {SUPERSEDED[name]}"
+        for key in properties
+        if (name := key.removeprefix(PREFIX)) in SUPERSEDED
+    }
+
+
+def in_force(configuration: Mapping[str, str], service: Mapping[str, str]) -> dict[str, str]:
+    """The service's settings that hold for a table, because its own properties do not set them."""
+    return {key: value for key, value in service.items() if _said(configuration, _BY_KEY[key][0]) is None}
+
+
+def closest_name(name: str, known: Iterable[str], *, alike: float = _ALIKE) -> str | None:
+    """The known name that a mistyped one probably means."""
+    found = difflib.get_close_matches(name, known, n=1, cutoff=alike)
+    return found[0] if found else None
+
+
+def _check_name(key: str) -> None:
+    """PropertyError for a name that is nearly a known one. Other software's names and the user's own are theirs."""
+    name = key.removeprefix(PREFIX)
+    if key in _SPELLING.values() or len(name) > _LONGEST_NAME or key.startswith(_REGISTRY_PREFIX):
+        return
+    if name == key and key.lower().startswith(_FOREIGN):
+        return
+    meant = closest_name(name, _NAMES)
+    if meant is not None:
+        raise PropertyError(key, f"did you mean {key[: len(key) - len(name)]}{meant}? There is no property {name[:80]}")
+
+
+def _check_order(
+    properties: Mapping[str, str],
+    service: Mapping[str, str] | None,
+    given: Mapping[str, str],
+    small: str,
+    large: str,
+    why: str,
+) -> None:
+    least, most = setting(properties, small, service), setting(properties, large, service)
     if least > most:
         named = given.get(small) or given.get(large) or small
         message = f"{small} ({least} ms) must be at most {large} ({most} ms), because {why}: change one of them"

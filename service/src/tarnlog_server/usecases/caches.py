@@ -13,7 +13,7 @@ A table may have its entries kept for another time, and fewer of its versions, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from cachetools import TLRUCache
@@ -58,15 +58,12 @@ class TableLimits(Struct, frozen=True):
     max_versions: int | None = None
 
 
-NO_LIMITS = TableLimits()
-
-
-def limits_of(metadata: MetaData | None) -> TableLimits:
+def limits_of(metadata: MetaData | None, defaults: Mapping[str, str]) -> TableLimits:
     """The limits of a table. A service's cache holds no more for all tables than the service says."""
-    if metadata is None:
-        return NO_LIMITS
-    properties = metadata.configuration
-    return TableLimits(own_value(properties, "cache.expirationSeconds"), own_value(properties, "cache.maxVersions"))
+    properties = metadata.configuration if metadata is not None else {}
+    return TableLimits(
+        own_value(properties, "cache.expirationSeconds", defaults), own_value(properties, "cache.maxVersions", defaults)
+    )
 
 
 class _Entry(Generic[V]):

@@ -31,9 +31,9 @@ Decode = Callable[[int, bytes], CheckpointPart]
 """A part from its place among the parts and its bytes."""
 
 
-async def arrived(store: ObjectStore, key: str, configuration: Mapping[str, str]) -> bytes:
-    """An object of a state, within the time that the table gives it. Raises StoreError."""
-    seconds = int(setting(configuration, TIMEOUT))
+async def arrived(store: ObjectStore, key: str, configuration: Mapping[str, str], defaults: Mapping[str, str]) -> bytes:
+    """An object of a state, within the time that the table or the service gives it. Raises StoreError."""
+    seconds = int(setting(configuration, TIMEOUT, defaults))
     try:
         async with asyncio.timeout(seconds):
             return await store.get(key)
@@ -47,12 +47,13 @@ class CheckpointReader:
     def __init__(self, log: TableLog, world: World) -> None:
         self._store = log.store
         self._paths = log.paths
+        self._defaults = log.defaults
         self._world = world
 
     async def json(self, version: int) -> State:
         """A JSON checkpoint, in one object or in parts. Raises CorruptObject, StoreError."""
         key = self._paths.checkpoint_json(version)
-        data = await arrived(self._store, key, {})
+        data = await arrived(self._store, key, {}, self._defaults)
         if len(data) <= AT_ONCE_BYTES:
             found = decode_checkpoint(key, version, data)
         else:
@@ -69,7 +70,7 @@ class CheckpointReader:
         A small one is told besides its columns: both are compared where the reader is thorough.
         """
         key = self._paths.checkpoint_parquet_info(version)
-        info = decode_parquet_info(key, version, await arrived(self._store, key, {}))
+        info = decode_parquet_info(key, version, await arrived(self._store, key, {}, self._defaults))
         numbers = [None] if info.parts is None else list(range(1, info.parts + 1))
         keys = [self._paths.checkpoint_parquet(version, number) for number in numbers]
         checksums: list[str | None] = [*info.checksums] or [None] * len(keys)
@@ -80,7 +81,7 @@ class CheckpointReader:
         if info.told is not None:
             return await self._told(key, version, info.told, keys[0], info.checksums, thorough)
         if info.checksums and len(keys) == 1 and info.size <= AT_ONCE_ROWS:
-            body = await arrived(self._store, keys[0], {})
+            body = await arrived(self._store, keys[0], {}, self._defaults)
             if len(body) <= AT_ONCE_PARQUET_BYTES:
                 return join_parts(key, version, None, [decode(0, body)])
             return await self._world.run_blocking(lambda: join_parts(key, version, None, [decode(0, body)]))
@@ -92,7 +93,7 @@ class CheckpointReader:
     ) -> State:
         if len(checksums) != 1:
             raise CorruptObject(key, "it tells a checkpoint that is not in one file")
-        data = await arrived(self._store, place, {})
+        data = await arrived(self._store, place, {}, self._defaults)
 
         def by_columns() -> State:
             return join_parts(key, version, None, [decode_parquet_part(place, data, sha256=checksums[0])])
@@ -118,7 +119,7 @@ class CheckpointReader:
         """Every part, decoded as it arrives: the bytes of no more than are being read are in memory."""
 
         async def read(place: int, configuration: Mapping[str, str]) -> CheckpointPart:
-            body = await arrived(self._store, keys[place], configuration)
+            body = await arrived(self._store, keys[place], configuration, self._defaults)
             return await self._world.run_blocking(lambda: decode(place, body))
 
         if not keys:
@@ -127,7 +128,7 @@ class CheckpointReader:
         metadata = next((action for action in first.actions if isinstance(action, MetaData)), None)
         configuration = metadata.configuration if metadata is not None else {}
         rest = await some_at_a_time(
-            int(setting(configuration, "checkpoint.parallelism")),
+            int(setting(configuration, "checkpoint.parallelism", self._defaults)),
             [lambda place=place: read(place, configuration) for place in range(1, len(keys))],  # type: ignore[misc]
         )
         return [first, *rest]

@@ -98,7 +98,9 @@ class Checkpoints:
         tombstones = len(manifest.tombstones) if manifest is not None else 0
         manifests = len(manifest.manifests) if manifest is not None else 0
         files = base.num_files if base is not None else live.head.num_files
-        settings = state_settings(live.head.metadata.configuration if live.head.metadata is not None else {})
+        settings = state_settings(
+            live.head.metadata.configuration if live.head.metadata is not None else {}, live.log.defaults
+        )
         wanted = manifest is not None and needs_compaction(AvroBase(files, tombstones, manifests), settings) is not None
         return StateView(
             table_name=str(name),
@@ -122,7 +124,8 @@ class Checkpoints:
             return Reason.REPAIR
         metadata = live.head.metadata
         return due(
-            _since(live, self._tables.world.now_ms()), state_settings(metadata.configuration if metadata else {})
+            _since(live, self._tables.world.now_ms()),
+            state_settings(metadata.configuration if metadata else {}, live.log.defaults),
         )
 
     async def keep(self, table: OpenTable, reason: Reason) -> bool:

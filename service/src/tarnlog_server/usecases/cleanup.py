@@ -129,7 +129,9 @@ class Cleanup:
             foreign = await live.foreign_writer(0)
             if foreign is not None:
                 raise foreign  # what it wrote is nowhere else, and must not be taken for what nobody needs
-            settings = retention_settings(head.metadata.configuration if head.metadata is not None else {})
+            settings = retention_settings(
+                head.metadata.configuration if head.metadata is not None else {}, live.log.defaults
+            )
             directories = self._directories.get(live.location)
             if directories is None:
                 directories = Directories(live.log.paths, live.log.store, live.states)

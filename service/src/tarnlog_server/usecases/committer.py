@@ -243,6 +243,7 @@ class Committer:
             limits=self._settings.limits,
             coalesce=bool(self._table.setting("commit.coalesce")),
             older_steps=self._older.after,
+            defaults=self._table.log.defaults,
         )
         unsure = []
         for intent, answer in batch.answers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.index import Index
 from tarnlog_server.ports.segments import Segments
@@ -59,6 +61,7 @@ class Coordinator:
         index_guard: GuardSettings | None = None,
         segments: Segments | None = None,
         segment_bytes: int = 1024**3,
+        table_defaults: Mapping[str, str] | None = None,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self.roots = roots
@@ -89,6 +92,7 @@ class Coordinator:
             lanes=Lanes(lanes),
             changed=None if self.ingest is None else self.ingest.changed,
             segments=self.segments,
+            defaults=table_defaults,
         )
         indexed = IndexedReads(self.ingest, telemetry)
         records = Records(self.caches, indexed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -110,7 +111,8 @@ class LiveTable:
         self._foreign_writers = ForeignWriters(log)
         self._foreign_trace: str | None = None
         self._traced_at = float("-inf")
-        self._opener = LogOpener(log, self.states, world, window or Window())
+        window = dataclasses.replace(window or Window(), defaults=log.defaults)
+        self._opener = LogOpener(log, self.states, world, window)
         self._world = world
         self._telemetry = telemetry or Telemetry()
         self._loads = loads or LoadTimes()
@@ -144,13 +146,14 @@ class LiveTable:
         return self.tracker.head
 
     def setting(self, name: str) -> Any:
-        """A table setting: the property if it is set, else its default."""
+        """A table setting: the property if it is set, else the service's setting, else its default."""
         metadata = self._tracker.head.metadata if self._tracker is not None else None
         if metadata is not self._settings_of:
             self._settings_of, self._settings = metadata, {}
         found = self._settings.get(name)
         if found is None:
-            found = self._settings[name] = setting(metadata.configuration if metadata is not None else {}, name)
+            configuration = metadata.configuration if metadata is not None else {}
+            found = self._settings[name] = setting(configuration, name, self.log.defaults)
         return found
 
     def pace(self) -> Pace:
@@ -259,7 +262,7 @@ class LiveTable:
 
         Raises CorruptObject, StoreError: its caller knows what a version that cannot be rebuilt means.
         """
-        window = Window(snapshots=1)
+        window = Window(snapshots=1, defaults=self.log.defaults)
         return await self._opener.at(version, self._state_broken, first_file=self.first_file, window=window)
 
     async def look_at_floor(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import Kind, ProblemError
@@ -58,7 +58,10 @@ class OpenTables:
         lanes: Lanes | None = None,
         changed: Callable[[LiveTable], None] | None = None,
         segments: SegmentCache | None = None,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
+        self.defaults: Mapping[str, str] = defaults or {}
+        """The service's settings for table properties."""
         self.catalog = catalog
         self.roots = roots
         self.world = world
@@ -142,7 +145,8 @@ class OpenTables:
     def log_of(self, named: Named) -> TableLog:
         """The log of a table, open or not."""
         root, prefix = self.roots.resolve(named.entry.location)
-        return TableLog(LanedStore(root.store, self.lanes), LogPaths(prefix), self.world, self._columns, self._segments)
+        store = LanedStore(root.store, self.lanes)
+        return TableLog(store, LogPaths(prefix), self.world, self._columns, self._segments, self.defaults)
 
     async def _load(self, named: Named) -> OpenTable:
         root, prefix = self.roots.resolve(named.entry.location)

@@ -36,7 +36,7 @@ class Records:
             timestamp = live.tracker.timestamp_of(version)
             if timestamp is not None and timestamp != found.timestamp:
                 found = msgspec.structs.replace(found, timestamp=timestamp)
-            limits = limits_of(live.head.metadata)
+            limits = limits_of(live.head.metadata, live.log.defaults)
             self._caches.versions.put(key, found, limits.ttl_seconds, limits.max_versions)
         return found
 
@@ -63,7 +63,9 @@ class Records:
             if live.floor > live.head.version:
                 # Either this replica is far behind, or the floor is wrong: reading the log tells.
                 await live.refresh(0)
-            self._caches.versions_list.put(key, live.floor, limits_of(live.head.metadata).ttl_seconds)
+            self._caches.versions_list.put(
+                key, live.floor, limits_of(live.head.metadata, live.log.defaults).ttl_seconds
+            )
         return live.oldest
 
     async def check(self, live: LiveTable, version: int | None) -> int:
@@ -138,5 +140,5 @@ class Records:
                     # Another replica cleaned up while it was rebuilt, or since we last looked.
                     raise expired(floor) from None
                 raise
-            self._caches.files.put(key, found, limits_of(live.head.metadata).ttl_seconds)
+            self._caches.files.put(key, found, limits_of(live.head.metadata, live.log.defaults).ttl_seconds)
         return found

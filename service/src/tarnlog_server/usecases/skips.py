@@ -11,7 +11,6 @@ from tarnlog.protocol.tables import RecordSkip
 from tarnlog_server.core.alter import change_hash
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.table_settings import setting
 from tarnlog_server.usecases.cold_facts import ColdFacts
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.open_tables import OpenTables
@@ -29,10 +28,9 @@ class Skips:
     async def record(self, name: TableName, request: RecordSkip, by: str | None = None) -> tuple[Skip, Committed]:
         """Record a skip: an ordinary commit whose count is made on the head it follows. Returns it as written."""
         table = await self._tables.get(name)
-        metadata = table.live.head.metadata
         hours = request.cooldown_hours
         if hours is None:
-            hours = float(setting(metadata.configuration if metadata else {}, "skip.cooldownHours"))
+            hours = float(table.live.setting("skip.cooldownHours"))
         now = self._tables.world.now_ms()
         live = table.live.head.files.live(path_key(request.path))
         skip = Skip(

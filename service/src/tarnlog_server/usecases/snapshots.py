@@ -171,12 +171,12 @@ class Snapshots:
 
     def protocol_view(self, table: OpenTable, protocol: Protocol) -> dict[str, Any]:
         """A protocol as a JSON object, rendered once for each change of it."""
-        ttl = limits_of(table.live.head.metadata).ttl_seconds
+        ttl = limits_of(table.live.head.metadata, table.live.log.defaults).ttl_seconds
         return _rendered(self._caches.protocol, (table.live.location, id(protocol)), protocol, ttl)
 
     def metadata_view(self, table: OpenTable, metadata: MetaData) -> dict[str, Any]:
         """A metaData as a JSON object, rendered once for each change of it."""
-        ttl = limits_of(table.live.head.metadata).ttl_seconds
+        ttl = limits_of(table.live.head.metadata, table.live.log.defaults).ttl_seconds
         return _rendered(self._caches.metadata, (table.live.location, id(metadata)), metadata, ttl)
 
 

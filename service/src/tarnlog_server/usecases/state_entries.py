@@ -47,6 +47,7 @@ class StateEntries:
         self._paths = log.paths
         self._columns = log.columns
         self._segments = log.segments
+        self._defaults = log.defaults
         self._world = world
         self._decoding = asyncio.Semaphore(DECODING)
 
@@ -126,13 +127,13 @@ class StateEntries:
 
     async def _get(self, manifest: StateManifest, info: ManifestInfo) -> tuple[str, bytes]:
         key = self._paths.resolve_manifest(info.path, manifest.facts.version)
-        return key, await arrived(self._store, key, _configuration(manifest))
+        return key, await arrived(self._store, key, _configuration(manifest), self._defaults)
 
     async def _each(
         self, manifest: StateManifest, infos: Sequence[ManifestInfo], read: Callable[[ManifestInfo], Awaitable[T]]
     ) -> list[T]:
         """What `read` gives for each manifest, in their order; at most `state.read.parallelism` at the same time."""
-        places = int(setting(_configuration(manifest), "state.read.parallelism"))
+        places = int(setting(_configuration(manifest), "state.read.parallelism", self._defaults))
         return await some_at_a_time(places, [lambda info=info: read(info) for info in infos])  # type: ignore[misc]
 
 

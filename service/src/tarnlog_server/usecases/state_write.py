@@ -97,7 +97,7 @@ class StateWriter:
         """
         snapshot = self._live.head
         configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
-        settings = state_settings(configuration)
+        settings = state_settings(configuration, self._live.log.defaults)
         if format is not None:
             settings = msgspec.structs.replace(settings, format=format)
         facts, ids = await self._facts(snapshot, self._live.tracker)
@@ -134,7 +134,7 @@ class StateWriter:
         """An Avro state of a version of the past, which nothing points to. Costs what changed since its base."""
         snapshot = tracker.head
         metadata = self._live.head.metadata
-        settings = state_settings(metadata.configuration if metadata is not None else {})
+        settings = state_settings(metadata.configuration if metadata is not None else {}, self._live.log.defaults)
         facts, ids = await self._facts(snapshot, tracker)
         self._sent = self._raw = 0
         return await AvroStateWriter(self._live, self._world, self._put, self._progress).write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 
 import msgspec
 
@@ -48,6 +49,7 @@ class TableLog:
         world: World,
         columns: ColumnReader | None = None,
         segments: SegmentCache | None = None,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
         self.paths = paths
@@ -57,6 +59,8 @@ class TableLog:
         """Whether an answer of the store takes no longer than a task that waits for it."""
         self.segments = segments
         """Has them decoded, where there is an index."""
+        self.defaults: Mapping[str, str] = defaults or {}
+        """The service's settings for table properties: they hold where a table does not set one."""
         self._world = world
 
     async def read(self, version: int) -> VersionRecord:
@@ -176,11 +180,11 @@ class TableLog:
                 if record.version == tracker.head.version + 1:
                     tracker.advance(self.following(tracker.head, record))
 
-    @staticmethod
-    def _at_once(tracker: SnapshotTracker) -> int:
+    def _at_once(self, tracker: SnapshotTracker) -> int:
         """How many versions are read at the same time: they are small, so more than parts unless the table says."""
         metadata = tracker.head.metadata
-        wanted = own_value(metadata.configuration, "checkpoint.parallelism") if metadata is not None else None
+        configuration = metadata.configuration if metadata is not None else {}
+        wanted = own_value(configuration, "checkpoint.parallelism", self.defaults)
         return PARALLEL_READS if wanted is None else int(wanted)
 
     async def all_versions(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from tarnlog_server.core.intent import Evaluate, Intent, ReadSet, footprint_of
 from tarnlog_server.core.locations import overlap
 from tarnlog_server.core.protocol_gate import NEW_TABLE
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.table_settings import PropertyError, check_properties
+from tarnlog_server.core.table_settings import PropertyError, check_properties, in_force, notes_on
 from tarnlog_server.core.validate import invalid
 from tarnlog_server.core.version_record import DROP
 from tarnlog_server.ports.object_store import (
@@ -49,6 +50,13 @@ GIVE_WAY_SECONDS = 0.5
 ADOPTED_SECONDS = 1.1
 
 
+class PropertyNote(Struct, frozen=True):
+    """A property that is accepted and does nothing, and what took its place."""
+
+    property: str
+    message: str
+
+
 class TableView(Struct, frozen=True, rename="camel"):
     """A table as clients see it."""
 
@@ -66,6 +74,10 @@ class TableView(Struct, frozen=True, rename="camel"):
     total_bytes: int
     num_records: int | None
     read_only: bool = False
+    defaults: dict[str, str] = {}
+    """Properties that the table does not set and the service does (`TARNLOG_TABLE_DEFAULTS`)."""
+    notes: tuple[PropertyNote, ...] = ()
+    """What to know of the table's properties."""
 
 
 class TableRef(Struct, frozen=True):
@@ -105,7 +117,7 @@ class Tables:
         `by`, here and below, is the id of the API key that wants it; `sees` the namespaces whose tables it may name.
         """
         name = parse_new_name(request.name)
-        schema = checked_schema(request)
+        schema = checked_schema(request, self._tables.defaults)
         number = await self.free_number(name)
         table_id = str(self._world.uuid7())
         root, prefix = self._place(request, name, table_id)
@@ -295,6 +307,8 @@ class Tables:
             total_bytes=head.total_bytes,
             num_records=head.num_records,
             read_only=table.live.read_only,
+            defaults=in_force(metadata.configuration, table.live.log.defaults),
+            notes=tuple(PropertyNote(*note) for note in notes_on(metadata.configuration).items()),
         )
 
     def _uri(self, named: Named) -> str:
@@ -414,7 +428,7 @@ def parse_new_name(text: str) -> TableName:
         raise ProblemError("table-name-invalid", str(error)) from error
 
 
-def checked_schema(request: CreateTable) -> Schema:
+def checked_schema(request: CreateTable, defaults: Mapping[str, str]) -> Schema:
     """The schema of a new table, its partition columns and properties checked."""
     try:
         schema = parse_schema(request.schema)
@@ -433,12 +447,12 @@ def checked_schema(request: CreateTable) -> Schema:
         if not isinstance(names[column].type, Primitive):
             raise ProblemError("schema-invalid", f"partition column {column!r} must be of a primitive type")
         seen.add(column)
-    _check_properties(request.properties)
+    _check_properties(request.properties, defaults)
     return schema
 
 
-def _check_properties(properties: dict[str, str]) -> None:
+def _check_properties(properties: dict[str, str], defaults: Mapping[str, str]) -> None:
     try:
-        check_properties(properties)
+        check_properties(properties, None, defaults)
     except PropertyError as error:
         raise ProblemError("property-invalid", str(error)) from error

@@ -55,7 +55,12 @@ class Verify:
         """The same with the findings that a repair needs."""
         named = await self.named(name)
         root, prefix = self._tables.roots.resolve(named.entry.location)
-        log = TableLog(LanedStore(root.store, self._tables.lanes), LogPaths(prefix), self._tables.world)
+        log = TableLog(
+            LanedStore(root.store, self._tables.lanes),
+            LogPaths(prefix),
+            self._tables.world,
+            defaults=self._tables.defaults,
+        )
         try:
             return await audit(log, self._tables.world, progress, data_files=data_files)
         except LogMissing as error:
