@@ -15,8 +15,9 @@ STATS = '{"numRecords":1000,"minValues":{"id":1,"x":1},"maxValues":{"id":9,"x":5
 
 def _schema() -> Any:
     from deltalake import Field, Schema
+    from deltalake.schema import PrimitiveType
 
-    return Schema([Field("id", "long"), Field("d", "date"), Field("x", "long")])
+    return Schema([Field(name, PrimitiveType(kind)) for name, kind in (("id", "long"), ("d", "date"), ("x", "long"))])
 
 
 def _location(setting: dict[str, Any], index: int) -> str:

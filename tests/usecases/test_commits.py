@@ -270,8 +270,7 @@ async def test_every_answer_is_counted(warehouse: Warehouse) -> None:
     commit_id = str(warehouse.world.uuid7())
     await commit(replica, add_line("a"), commitId=commit_id)
     await commit(replica, add_line("a"), commitId=commit_id)
-    reads = {"reads": {"wholeTable": True}, "isolation": "serializable"}
-    await send(replica, add_line("z"), readVersion=0, **reads)
+    await send(replica, add_line("z"), readVersion=0, reads={"wholeTable": True}, isolation="serializable")
     with refused("commit-invalid"):
         await send(replica, add_line("../out"))
     with refused("commit-id-expired"):

@@ -16,6 +16,7 @@ from tarnlog.protocol.plans import PlanRequest
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
 from tarnlog_server.usecases import avro_state, partial_scan, state_entries
+from tarnlog_server.usecases.catalog import Sees, everything
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.packing import pack
 from tests.usecases.replicas import (
@@ -271,7 +272,7 @@ async def test_one_log_registered_under_two_names_at_once_gets_one_of_them(wareh
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+        async def wait_then(uri: str, sees: Sees = everything, original: Any = original) -> None:
             await original(uri, sees)
             await looked.wait()
 

@@ -133,6 +133,7 @@ async def test_a_resend_whose_values_do_not_fit_the_schema_of_today(warehouse: W
     commit_id = str(warehouse.world.uuid7())
     landed = await commit(replica, add_line("a", minValues={"text": "soon"}), commitId=commit_id)
     view = await replica.snapshots.snapshot(ORDERS, None, None, 0)
+    assert view.meta_data is not None
     replaced = {**view.meta_data, "schemaString": json.dumps(with_text("date").schema)}
     await commit(replica, remove_line("a"), {"metaData": replaced}, readVersion=landed.version)
     again = await commit(replica, add_line("a", minValues={"text": "soon"}), commitId=commit_id)

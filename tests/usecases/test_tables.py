@@ -16,6 +16,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import AlterTable, PropertyChanges
 from tarnlog_server.adapters.local_store import LocalStore
 from tarnlog_server.adapters.memory_store import MemoryStore
+from tarnlog_server.usecases.catalog import Sees, everything
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.roots import Root, Roots
 from tests.usecases.replicas import (
@@ -340,7 +341,7 @@ async def test_of_two_replicas_creating_one_name_one_wins(warehouse: Warehouse) 
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+        async def wait_then(uri: str, sees: Sees = everything, original: Any = original) -> None:
             await original(uri, sees)
             await free.wait()
 
@@ -367,7 +368,7 @@ async def test_of_two_tables_taking_one_place_at_the_same_time_one_wins(
     for replica in replicas:
         original = replica.tables.refuse_overlap
 
-        async def wait_then(uri: str, sees: Any, original: Any = original) -> None:
+        async def wait_then(uri: str, sees: Sees = everything, original: Any = original) -> None:
             await original(uri, sees)
             await looked.wait()
 
