@@ -207,6 +207,17 @@ def test_dropped_is_gone_and_the_name_is_free(api: TableApi, table: str) -> None
     assert api.create_table(table, SCHEMA).id != before
 
 
+def test_only_changes_tell_whether_a_commit_changed_data(api: TableApi, table: str) -> None:
+    """A listing is of files, and says the same from a log and from a state, which does not keep it."""
+    raise_for_outcome(api.commit(table, [add("a")]))
+    for _ in range(2):
+        assert [file.data_change for file in api.files(table)] == [False]
+        assert [file.data_change for file in api.plan(table).files] == [False]
+        api.checkpoint(table, "json")
+    (change,) = api.changes(table, 1, 1)
+    assert [file.data_change for file in change.adds] == [True]
+
+
 def test_a_skipped_file_stays_live(api: TableApi, table: str) -> None:
     raise_for_outcome(api.commit(table, [add("a")]))
     first = api.record_skip(table, "a", reason="broken footer", operation="MERGE", cooldown_hours=1)

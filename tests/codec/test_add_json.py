@@ -127,7 +127,7 @@ def test_packed_and_recent_files_follow_each_other() -> None:
 def test_what_columns_cannot_tell_is_left_to_the_actions() -> None:
     snapshot = _in_parts(files_of(6), 1)
     expected = slowly(snapshot, range(6))
-    with mock.patch.object(add_json, "restored", side_effect=pa.ArrowInvalid("a type that nobody expected")):
+    with mock.patch.object(add_json, "mappings", side_effect=pa.ArrowInvalid("a type that nobody expected")):
         assert bytes(files_json(snapshot, range(6))) == expected
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import fastavro
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,29 @@ GOLDEN: dict[Compression, bytes] = {
 }
 
 
+# The same as it is written now: no entry changes data.
+GOLDEN_WRITTEN = unpacked(
+    "eNqtVs1rE0EU3w4h1KJVpHiUsiIUqel+JP0I9GBrQxVLoS2Clh4mO2+Tkd2ZdWe2JJZAj9706EVPtWf/BG/eil78Kzx78aAzqW02TbpJxGVJdmff"
+    "+7037/c+ZrP6Yiw3hfdjXvA4AW+cJUFwq/0uvDqE+GTmwJTNCMzytBmDx2Nizk6bDIftFcoLlBFoSFwNQBSExBIKFRrAGpNxU0v6FAIilOzuwenz"
+    "fUrUm21ZKZgIy7oWPjMkZExZzWzNTl9QsruUYkkl5ewpDhIQKf2OxyGO9Pr+qUQKuRfaSUEL+grS/gS8rzduSiXkhPrUw9qhHRoOo15MqRMs8Wod"
+    "s1qXYpXzADDro1tSUgR8nARSvWvSUmAS19Lh2DX1d3M2Iy7nImcB2mvt9Ri1rSyjmvu+VjuQPYB2FmBIe5kdYivnFPex52Taw43/bc/NsseScKtd"
+    "UP2j1k6aXkwnkwSfcwnxtlSlsen7AuRI0PZg6DVG/gE4Mw4EApCwGakECqORYItdsD4OBKRw61hU2j6fOiyGKiwns7DqXHpYtcV/DfD8MOBPgNW6"
+    "2uFAXDczr0UUULkzsCXgOMbtjk0lhAMS280mlHsbOIqU7mPB2WgtwS0OKJkNiGs6WfrCUib7YZaG83YL/BGdzeQzYR4PoxiEALKtBspKU8JIpe4u"
+    "ZDZ5NWS29MBoJ+OIji8OhayKfTTcYnqoY0KAPJBPIRa0Kw0umYdFu1dZT9KLfeES9VJmY9RUYKb82OZJ7IE+ovzHeijZQ9l+CIHEvfEYmAglZyj4"
+    "ChayotU21EluNOLmM4OnzncxzgbcaxnP3n+/8vvz8cnRl41fx/fG7+Q/5dcJbi47llO8b9nqnmPLS3O1+O6qe3dllRXUAe5lAjKXV1JTHSnE0JJx"
+    "eHg4dvj1zcd3noFyCCNUHWecgWEg5XlqcpbdFkI5SpBtnP4vGSiPXk+ir9fR5Bg6uoaI0m+gpoLZ3VOP07hqOx5xi+CX5mv1hUWkTOXQTMf+jmWV"
+    "2/fz1KrTWc3//Kb9QuimONuCgSbQ1fVnK1uPHhrlrj07as+2NVe9ZLMOYjnbMqYmjN5r58OPt3r/6rqtMRtz3rm9vgqTN9QPqihmE5nEiqgDs2GW"
+    "d+1ZzZbi/C+PZbt1kao/NkegNw=="
+)
+
+
+def written(files: Iterable[StateFile]) -> list[StateFile]:
+    return [msgspec.structs.replace(file, add=msgspec.structs.replace(file.add, data_change=False)) for file in files]
+
+
+WRITTEN = written(FILES)
+
+
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_golden_manifests_are_read(compression: Compression) -> None:
     assert decode(GOLDEN[compression]) == list(FILES)
@@ -105,13 +130,21 @@ def test_golden_manifests_are_read(compression: Compression) -> None:
 
 def test_the_golden_manifest_is_written() -> None:
     # Compressors have many spellings of one text, so only the uncompressed one is compared byte by byte.
-    assert encode_manifest(FILES, bounds=bounds(), compression="none").data == GOLDEN["none"]
+    assert encode_manifest(FILES, bounds=bounds(), compression="none").data == GOLDEN_WRITTEN
+    assert decode(GOLDEN_WRITTEN) == WRITTEN
+
+
+def test_no_entry_changes_data_whatever_its_commit_did() -> None:
+    """`dataChange` is false in every format of a state: one that was false stays so, and true is the commit's."""
+    both = [StateFile(msgspec.structs.replace(FULL_ADD, data_change=change), 1, 2) for change in (True, False)]
+    assert [file.add.data_change for file in decode(encode_manifest(both).data)] == [False, False]
+    assert decode(encode_manifest(both[1:]).data) == both[1:], "it survives as it is"
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_what_a_state_says_about_a_manifest(compression: Compression) -> None:
     encoded = encode_manifest(iter(FILES), bounds=bounds(), compression=compression)
-    assert decode(encoded.data, encoded.sha256) == list(FILES)
+    assert decode(encoded.data, encoded.sha256) == WRITTEN
     assert (encoded.num_entries, encoded.min_added_at_version, encoded.max_added_at_version) == (3, 3, 42)
     assert encoded.total_bytes == sum(file.add.size for file in FILES)
     assert encoded.partition_bounds == {
@@ -161,7 +194,7 @@ def test_field_ids_are_those_of_the_field() -> None:
 @given(st.lists(state_files, max_size=6), st.sampled_from(COMPRESSIONS))
 def test_what_was_written_is_read(files: list[StateFile], compression: Compression) -> None:
     encoded = encode_manifest(files, compression=compression, level=1)
-    assert decode(encoded.data, encoded.sha256) == files
+    assert decode(encoded.data, encoded.sha256) == written(files)
     assert encoded.num_entries == len(files)
 
 
@@ -182,7 +215,7 @@ def test_entries_are_split_and_taken_one_at_a_time() -> None:
 def test_reading_is_lazy() -> None:
     data = encode_manifest(FILES, compression="none").data
     broken = read_manifest(KEY, data[:-5], partition_columns=PARTITION_COLUMNS)
-    assert next(broken) == FILES[0]
+    assert next(broken) == WRITTEN[0]
     with pytest.raises(CorruptObject):
         list(broken)
 
@@ -235,7 +268,7 @@ def test_records_of_other_writers() -> None:
     assert first.add.partition_values == {"day": None, "n": "1"}
     assert unknown_fields(first.add) == {"novel": "x"}
     assert unknown_fields(second.add) == {"novel": "AA=="}, "kept as JSON can"
-    assert decode(encode_manifest([first, second]).data) == [first, second]
+    assert decode(encode_manifest([first, second]).data) == written([first, second])
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
+from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.plans import PlanRequest
 from tarnlog_server.codec.paths import LogPaths
 from tarnlog_server.core.schema_dedup import canonical_json, mapping_ref
 from tarnlog_server.usecases.coordinator import Coordinator
+from tarnlog_server.usecases.packing import pack
 from tests.usecases.field_writers import METADATA
 from tests.usecases.replicas import Warehouse, add_line, commit, register, remove_line, set_properties
 
@@ -99,6 +103,58 @@ async def test_files_keep_reading_their_mapping_and_equal_ones_get_one_name(ware
         assert await meanings(reopened, version) == before
     report = await reopened.verifying.verify(EVENTS)
     assert [check for check in report.checks if not check.ok and check.name != "data-files"] == []
+
+
+async def every_answer(replica: Coordinator, version: int) -> list[dict[str, Any]]:
+    """The files of a version by every way in which they are told."""
+    page = await replica.snapshots.files(EVENTS, version, None, 0, 1000, None)
+    encoded = await replica.snapshots.encoded_files(EVENTS, version, None, 0, 1000, None)
+    asked = PlanRequest(version=version)
+    plan = await replica.plans.encoded(EVENTS, asked, None)
+    stream = b"".join([chunk async for chunk in (await replica.plans.arrow(EVENTS, asked, None)).chunks])
+    batches = pa.ipc.open_stream(stream)
+    arrow = [msgspec.to_builtins(add) for batch in batches for add in adds_of(batch)]
+    pages = [
+        msgspec.to_builtins(page.files),
+        msgspec.json.decode(encoded.files),
+        msgspec.json.decode(plan.files),
+        arrow,
+    ]
+    return [{file["path"]: file for file in files} for files in pages]
+
+
+@pytest.mark.parametrize("format", ["avro", "json", "parquet"])
+async def test_every_replica_tells_the_same_of_a_file_at_a_version(warehouse: Warehouse, format: str) -> None:  # noqa: A002
+    """Whether it replayed the log, packed what it replayed, or opened a state before or after it was renormalised."""
+    replica = await taken_over(warehouse, {"state.format": format})
+    later = warehouse.replica()
+    await listed(later)
+    await commit(replica, add_line("by-old-name.split", docMappingRef="r4"), to=EVENTS)
+    await commit(replica, add_line("moved.split", docMappingRef="r1", dataChange=False), to=EVENTS)
+    head = (await replica.tables.describe(EVENTS)).version
+    packed = warehouse.replica()
+    await listed(packed)
+    await pack(packed.open_tables.opened()[0].live)
+    newest = warehouse.replica()
+    await newest.checkpoints.compact(EVENTS)
+    reopened = warehouse.replica()
+    for version in range(2, head + 1):
+        expected, *others = await every_answer(replica, version)
+        assert all(other == expected for other in others)
+        for one in (later, packed, newest, reopened):
+            for answer in await every_answer(one, version):
+                assert answer == expected, version
+    assert (
+        expected["f-r1.split"]["docMappingRef"] == expected["f-r0.split"]["docMappingRef"] == mapping_ref(SPELLINGS[0])
+    )
+    assert expected["f-r1.split"]["docMappingJson"] == expected["f-r0.split"]["docMappingJson"]
+    assert expected["by-old-name.split"]["docMappingRef"] == mapping_ref(SPELLINGS[4])
+    assert (expected["inline.split"]["docMappingRef"], expected["inline.split"]["docMappingJson"]) == (
+        "r0",
+        '[{"name":"own"}]',
+    )
+    assert expected["lost.split"]["docMappingRef"] == "gone"
+    assert {file["dataChange"] for file in expected.values()} == {False}
 
 
 @pytest.mark.parametrize("threshold,renamed", [(7, True), (8, False)])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tarnlog._errors import Expired, InvalidRequest, NotFound
 from tarnlog._fake_sessions import FakeSessions
@@ -32,7 +32,8 @@ class State:
         for action in actions:
             match action:
                 case Add(path=path):
-                    self.files[path_key(path)] = action
+                    # It speaks of the commit and not of the file: the service lists none that changes data.
+                    self.files[path_key(path)] = structs.replace(action, data_change=False)
                 case Remove(path=path):
                     self.files.pop(path_key(path), None)
                     self.skips.pop(path_key(path), None)

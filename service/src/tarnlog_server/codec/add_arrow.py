@@ -2,8 +2,9 @@
 
 One schema for each stream: fields that no file of it has are left out, which reads the same as null. Maps are maps of
 texts; a partition column that the map of a file does not mention is null there (the schema's metadata names the
-partition columns). Unknown fields of an action travel as a JSON object in `extra`, and mappings that lie in the
-table's configuration are inline, both as in listings. `tarnlog.arrow_files` makes actions of it again.
+partition columns). Unknown fields of an action travel as a JSON object in `extra`, mappings that lie in the table's
+configuration are inline and go by one name, and `dataChange` is false, all as in listings. `tarnlog.arrow_files` makes
+actions of it again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tarnlog_server.codec.file_columns import FileColumns, as_arrow
 from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.scan_rows import adds
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.schema_dedup import lookup
+from tarnlog_server.core.schema_dedup import canonical_ref, lookup
 
 BATCH_ROWS = 65_536
 """About ten megabytes: a stream holds a few of them at a time."""
@@ -121,15 +122,30 @@ def _pieces(segment: FileColumns, rows: Sequence[int]) -> Iterator[PackedEntries
 
 def _of_piece(piece: PackedEntries, schema: pa.Schema, registry: Mapping[str, str]) -> pa.RecordBatch:
     columns = {field.name: piece.column(field.name, field.type) for field in schema}
-    if "docMappingJson" in columns and "docMappingRef" in piece.names:
-        refs = piece.column("docMappingRef", _SHARED_TEXT)
-        columns["docMappingJson"] = restored(columns["docMappingJson"], refs, registry)
+    if "docMappingRef" in piece.names:
+        found = mappings(piece, registry)
+        columns.update((name, column) for name, column in found.items() if name in columns)
+    if "dataChange" in columns:
+        columns["dataChange"] = pa.repeat(False, len(piece))
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
-def restored(inline: pa.Array, refs: pa.Array, registry: Mapping[str, str]) -> pa.Array:
-    """The mapping of each file: its own, or what the table's configuration has for its ref. Each text is there once."""
-    texts = [lookup(ref, registry) for ref in refs.dictionary.to_pylist()]
+def mappings(entries: PackedEntries, registry: Mapping[str, str]) -> dict[str, pa.Array]:
+    """The mapping and its name of each file, as a listing shows them, by field."""
+    inline, refs = (entries.column(name, _SHARED_TEXT) for name in ("docMappingJson", "docMappingRef"))
+    names = refs.dictionary.to_pylist()
+    shown = [canonical_ref(name, registry) for name in names]
+    renamed = refs
+    if shown != names:
+        # A file with a mapping of its own keeps the name that it has.
+        codes = pc.if_else(inline.is_valid(), refs.indices, pc.add(refs.indices, pa.scalar(len(names), pa.int32())))
+        renamed = pa.DictionaryArray.from_arrays(codes, pa.array([*names, *shown], pa.string()))
+    texts = [lookup(name, registry) for name in shown]
+    return {"docMappingJson": _restored(inline, refs, texts), "docMappingRef": renamed}
+
+
+def _restored(inline: pa.Array, refs: pa.Array, texts: Sequence[str | None]) -> pa.Array:
+    """The mapping of each file: its own, or that of its ref. Each text is there once."""
     known = [text for text in texts if text is not None]
     numbers = iter(range(len(known)))
     codes = pa.array([None if text is None else next(numbers) for text in texts], pa.int32()).take(refs.indices)

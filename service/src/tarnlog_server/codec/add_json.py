@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tarnlog.protocol.action_json import encode_action
 from tarnlog.protocol.actions import Add
-from tarnlog_server.codec.add_arrow import FIELDS, restored
+from tarnlog_server.codec.add_arrow import FIELDS, mappings
 from tarnlog_server.codec.file_columns import FileColumns
 from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.scan_rows import adds
@@ -110,8 +110,10 @@ def _field(
 ) -> list[Piece]:
     """The values of a field as JSON; nothing where no row has one that is told."""
     kind = FIELDS[name]
-    if name == "docMappingJson":
-        return _quoted(_mappings(entries, registry))
+    if name == "dataChange":
+        return ["false"]
+    if name in ("docMappingJson", "docMappingRef") and "docMappingRef" in entries.names:
+        return _quoted(mappings(entries, registry)[name])
     if name in _MAPS:
         return _map(entries, name, partition_columns)
     constant = entries.constant(name)
@@ -194,9 +196,3 @@ def _map(entries: PackedEntries, name: str, partition_columns: Sequence[str]) ->
         none: dict[str, None] = dict.fromkeys(partition_columns)
         values = [one if one is None or len(one) >= wanted else none | one for one in values]
     return [_encoded(values)]
-
-
-def _mappings(entries: PackedEntries, registry: Mapping[str, str]) -> pa.Array:
-    """The mapping of each file: its own, or what the table's configuration has for its ref."""
-    inline, refs = (entries.column(name, FIELDS[name]) for name in ("docMappingJson", "docMappingRef"))
-    return restored(inline, refs, registry)

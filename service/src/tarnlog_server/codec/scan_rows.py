@@ -24,7 +24,7 @@ from tarnlog_server.core.file_filter import Decider, FileFilter, Leaf, by_partit
 from tarnlog_server.core.file_log import FileLog
 from tarnlog_server.core.match import file_filter
 from tarnlog_server.core.replay import Snapshot
-from tarnlog_server.core.schema_dedup import restore
+from tarnlog_server.core.schema_dedup import listed
 from tarnlog_server.core.schemas import schema_of
 
 BLOCK = 8192
@@ -178,10 +178,10 @@ def explain(
 
 
 def adds(snapshot: Snapshot, rows: Sequence[int]) -> Iterator[Add]:
-    """The files of some rows, as a listing shows them: mappings that lie in the table's configuration are inline."""
+    """The files of some rows, as a listing shows them: see `listed`."""
     registry = snapshot.metadata.configuration if snapshot.metadata is not None else {}
     for add in _made(snapshot.files, rows):
-        yield add if add.doc_mapping_ref is None else restore(add, registry)
+        yield listed(add, registry)
 
 
 def _made(files: FileLog, rows: Sequence[int]) -> Iterator[Add]:

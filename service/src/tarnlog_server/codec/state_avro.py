@@ -2,7 +2,8 @@
 
 Written streaming, a bounded number of entries each; equal entries give equal bytes. A manifest has no checksum of its
 own: the state that names it knows its SHA-256 and its number of entries, and both are checked before anything is
-believed. Readers resolve by name, so any writer's fields and any namespace will do.
+believed. Readers resolve by name, so any writer's fields and any namespace will do. `dataChange` speaks of the commit
+that added a file and not of the file: as in the other formats of a state, it is false.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class _Tally:
             self.size += file.add.size
             self.bounds.note(file.add.partition_values)
             self.columns.note(file.add)
-            yield file_entry.to_record(file)
+            record = file_entry.to_record(file)
+            record["dataChange"] = False
+            yield record
 
 
 def encode_manifest(

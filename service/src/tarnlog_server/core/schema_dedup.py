@@ -46,7 +46,7 @@ def canonical_json(text: str) -> str:
         raise ValueError("the JSON is nested too deeply") from None
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=512)
 def mapping_ref(text: str) -> str:
     """What a mapping is called. Text that is not JSON is called by its own bytes, so that it too is written once."""
     with contextlib.suppress(ValueError):
@@ -60,6 +60,20 @@ def lookup(ref: str, registry: Mapping[str, str]) -> str | None:
     bare = ref.removeprefix(KEY_PREFIX)
     text = registry.get(KEY_PREFIX + bare)
     return registry.get(bare) if text is None else text
+
+
+def canonical_ref(ref: str, registry: Mapping[str, str]) -> str:
+    """What a listing calls a mapping: by its hash, where the registry has that name for it, else as the file does.
+
+    A state may name it by the one and the log by the other. This depends on the registry alone, so every replica
+    answers the same, whether it replayed the log or opened a state.
+    """
+    text = lookup(ref, registry)
+    if text is None:
+        return ref
+    name = mapping_ref(text)
+    known = registry.get(KEY_PREFIX + name)
+    return name if known is not None and mapping_ref(known) == name else ref
 
 
 def externalise(add: Add, registry: Mapping[str, str]) -> Externalised:
@@ -88,6 +102,20 @@ def restore(add: Add, registry: Mapping[str, str]) -> Add:
         return add
     text = lookup(add.doc_mapping_ref, registry)
     return add if text is None else msgspec.structs.replace(add, doc_mapping_json=text)
+
+
+def listed(add: Add, registry: Mapping[str, str]) -> Add:
+    """The file as a listing shows it: its mapping inline and by one name, and `dataChange` false.
+
+    That one speaks of the commit that added the file; states do not keep it.
+    """
+    ref = add.doc_mapping_ref
+    if ref is None or add.doc_mapping_json is not None:
+        return msgspec.structs.replace(add, data_change=False) if add.data_change else add
+    name = canonical_ref(ref, registry)
+    return msgspec.structs.replace(
+        add, data_change=False, doc_mapping_ref=name, doc_mapping_json=lookup(name, registry)
+    )
 
 
 def unresolved(refs: Iterable[str], registry: Mapping[str, str]) -> set[str]:
