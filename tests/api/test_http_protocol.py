@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from tarnlog_server.api.http_protocol import MAX_HEAD_BYTES, MAX_PIPELINED, Conn
 from tests.api.served import FedConnection, Reply, replies, served
 
 HASTY = ConnectionLimits(head_seconds=0.05, body_seconds=0.05, connections=1000)
+
+PROMPT = ConnectionLimits(head_seconds=0.25, body_seconds=0.25, connections=1000)
+"""For clients that keep to them, with time for a machine that is busy."""
 
 
 class Recorder:
@@ -384,12 +388,12 @@ async def test_a_client_that_may_not_send_is_not_late() -> None:
         await begin.wait()
         await app(scope, receive, send)
 
-    async with served(late, HASTY) as port:
+    async with served(late, PROMPT) as port:
         head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n"
         body = b"x" * 3_000_000
         _, waiting = held_up = await open_to(port, head + b"\r\n", body[:100_000])
         expecting = await open_to(port, head + b"expect: 100-continue\r\n\r\n")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         begin.set()
         assert (await expecting[0].readline()).startswith(b"HTTP/1.1 100 ")
         waiting.write(body[100_000:])
@@ -406,20 +410,33 @@ async def test_an_answer_may_take_as_long_as_it_takes() -> None:
     """Neither a long call nor a stream of events has a limit: the request is complete."""
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
         for _ in range(4):
             await send({"type": "http.response.body", "body": b"ok", "more_body": True})
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.15)
         await send({"type": "http.response.body"})
 
-    async with served(slow, HASTY) as port:
+    async with served(slow, PROMPT) as port:
         for request in (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", posted("/", b"body")):
             reader, writer = await open_to(port, request)
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             assert await reader.readuntil(b"\r\n\r\n")
             assert await reader.readexactly(8) == b"okokokok"
             writer.close()
+
+
+async def test_a_service_that_was_held_up_itself_cuts_nobody_off() -> None:
+    """After a stall of the process, timers fire before what has arrived meanwhile is read."""
+    app = Recorder()
+    whole = posted("/", b"body" * 10)
+    for begun in (10, len(whole) - 3):
+        connection = FedConnection(app, HASTY)
+        await connection.feed(whole[:begun])
+        time.sleep(0.7)  # noqa: ASYNC251
+        await asyncio.sleep(0.01)
+        await connection.feed(whole[begun:])
+        assert [reply.status for reply in await connection.settle()] == [200]
 
 
 def capped(connections: int, **seconds: float) -> ConnectionLimits:

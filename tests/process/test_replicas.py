@@ -18,6 +18,7 @@ from tarnlog.protocol.actions import Action
 from tests.process.journal import check
 from tests.process.load import SCHEMA, TABLE, Load, client_of, file, load_on
 from tests.process.log_reading import read_log
+from tests.process.raw import RawWriter, add
 from tests.process.sharing import Group, group, metric, owner_among, role, until
 from tests.service_process import ServiceProcess
 
@@ -48,6 +49,13 @@ async def test_commits_sent_to_two_replicas_come_together_at_one(group: Group, r
         await until(lambda: _more_than([other], 80), "the other sends commits on")
         await load.finish()
         elsewhere = await metric(other, "tarnlog_batch_commits_sum") - before
+        async with httpx.AsyncClient(base_url=other.url, timeout=60) as http:
+            # Head and body of the forwarded request arrive together at the owner: the size must not matter.
+            writer = RawWriter(http, load.journal)
+            for files in (1, 700, 1000, 2000, 20_000):
+                large = writer.new(*(add(f"large-{files}-{number}") for number in range(files)))
+                assert (await writer.send(large)).status_code == 201
+        assert await sent_on([other], "not-written") == 0
     log = read_log(group.storage.objects(), TABLE)
     check(load.journal, log)
     assert set(load.journal.counts()) <= {"Committed", "Conflicted", "Rejected"}, "both were well all the time"

@@ -29,6 +29,8 @@ MAX_PIPELINED = 100
 """Requests that wait on one connection for the answer to an earlier one: each is in memory."""
 PROGRESS_BYTES = 16 * 1024
 """What a body has to bring in each period of `body_seconds` until it is complete."""
+STALL_SECONDS = 0.5
+"""A timer that fires so late was held up with the whole process: what the client has sent meanwhile is not read yet."""
 LINGER_SECONDS = 1.0
 LINGER_BYTES = 1024 * 1024
 """How long, and for how many bytes, a client that is still sending may take to read its last answer."""
@@ -205,6 +207,19 @@ class BoundedHttp(HttpToolsProtocol):
         elif self._has_begun() or (self.timeout_keep_alive_task is None and self._is_answered()):
             self._timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
 
+    def _is_held_up(self) -> bool:
+        """Whether the timer that fires now is no fault of the client; then it is set again."""
+        assert self._timer is not None
+        late = self.loop.time() - self._timer.when()
+        self._timer = None
+        held_up = self.flow.read_paused or late > STALL_SECONDS
+        if not self._in_head:
+            expecting = self.cycle.waiting_for_100_continue and not self.cycle.response_complete
+            held_up = held_up or expecting or self._body_bytes >= PROGRESS_BYTES
+        if held_up:
+            self._watch()
+        return held_up
+
     def _has_begun(self) -> bool:
         """Whether a part of the next head is here: uvicorn then has a scope that is of no request yet."""
         scope, newest = cast(Any, self.scope), cast(RequestResponseCycle | None, self.cycle)
@@ -216,10 +231,9 @@ class BoundedHttp(HttpToolsProtocol):
             self._timer = None
 
     def _head_is_late(self) -> None:
-        self._timer = None
-        if self.flow.read_paused:
-            self._watch()
-        elif self._has_begun():
+        if self._is_held_up():
+            return
+        if self._has_begun():
             seconds = self._limits.head_seconds
             self._end(ProblemError("request-timeout", f"the head did not arrive within {seconds:g} s", retry_after=1.0))
         else:
@@ -227,10 +241,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def _body_is_late(self) -> None:
-        self._timer = None
-        held_up = self.flow.read_paused or (self.cycle.waiting_for_100_continue and not self.cycle.response_complete)
-        if held_up or self._body_bytes >= PROGRESS_BYTES:
-            self._watch()
+        if self._is_held_up():
             return
         seconds = self._limits.body_seconds
         detail = f"fewer than {PROGRESS_BYTES} bytes of the body arrived in {seconds:g} s; nothing was done"
@@ -297,6 +308,8 @@ class BoundedHttp(HttpToolsProtocol):
             cycle.message_event.set()
 
     def _answer(self, problem: ProblemError) -> None:
+        if self.transport.is_closing():
+            return
         answer = problem_answer(problem)
         lines = [f"HTTP/1.1 {problem.code.status} {problem.code.title}".encode()]
         lines += [name + b": " + value for name, value in answer.raw_headers if name != b"connection"]
