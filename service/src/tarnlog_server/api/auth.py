@@ -89,6 +89,10 @@ class Authenticator:
         if authorization is None:
             raise ProblemError("unauthenticated", "send an API key: Authorization: Bearer <id>.<secret>")
         found = self._matching(authorization, basic)
+        if found is None and not basic and authorization[:6].lower() == b"basic ":
+            await self._world.sleep(self._delay(address))
+            detail = "Basic is for the pages of the dashboard; here use Authorization: Bearer <id>.<secret>"
+            raise ProblemError("unauthenticated", detail)
         if found is None:
             await self._world.sleep(self._delay(address))
             raise ProblemError("unauthenticated", "the API key is not valid: check it, or ask for a new one")

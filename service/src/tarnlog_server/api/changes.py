@@ -26,6 +26,12 @@ MAX_EVENT_BYTES = 1024 * 1024
 _ENCODE = msgspec.json.Encoder().encode
 _TAG = "changes"
 
+_RESUMING = dict.fromkeys(
+    ("after", "cursor", "from", "since", "version", "lastEventId", "last_event_id", "Last-Event-ID"),
+    "to resume after a version, send it in the header Last-Event-ID",
+)
+"""What is said to those who look for a parameter to resume a stream with."""
+
 
 class ChangeRoutes:
     """The operations that follow a table."""
@@ -43,7 +49,7 @@ class ChangeRoutes:
         return await large_answer(request, self._coordinator.world, content)
 
     async def events(self, request: Request) -> Response:
-        query_as(request.scope["query_string"], NoQuery)
+        query_as(request.scope["query_string"], NoQuery, _RESUMING)
         name = table_of(request)
         changes = await self._coordinator.history.follow(name, _last_event(request))
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

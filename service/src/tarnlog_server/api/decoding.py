@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.api.fault_words import in_words
 
 T = TypeVar("T", bound=Struct)
 Decoded = TypeVar("Decoded")
@@ -41,9 +42,9 @@ def body_as(
         message, inside = f"the body is not UTF-8 ({error.reason} at byte {error.start})", ""
     except msgspec.ValidationError as error:
         message, inside = pointed(str(error))
-        message += _choices(message, inside, decoder.type)
+        message = in_words(message, _choices(inside, decoder.type))
     except ValueError as error:  # msgspec.DecodeError among them
-        message, inside = str(error), ""
+        message, inside = in_words(str(error)), ""
     raise refused(slug, pointer + inside, message)
 
 
@@ -73,8 +74,11 @@ def _escaped(step: str) -> str:
     return step.replace("~", "~0").replace("/", "~1")
 
 
-def query_as(query: bytes, kind: type[T]) -> T:
-    """A query string as a struct of its parameters. Unknown, repeated and malformed ones are refused."""
+def query_as(query: bytes, kind: type[T], hints: Mapping[str, str] | None = None) -> T:
+    """A query string as a struct of its parameters. Unknown, repeated and malformed ones are refused.
+
+    `hints` say what to use instead of names that are likely to be tried.
+    """
     if not query:
         return kind()
     readers = _readers(kind)
@@ -89,7 +93,9 @@ def query_as(query: bytes, kind: type[T]) -> T:
         read = readers.get(name)
         if read is None:
             known = ", ".join(sorted(readers)) or "none"
-            raise refused("request-invalid", f"/{_escaped(name)}", f"there is no such query parameter (known: {known})")
+            advice = f"; {hints[name]}" if hints and name in hints else ""
+            message = f"there is no such query parameter (known: {known}){advice}"
+            raise refused("request-invalid", f"/{_escaped(name)}", message)
         if name in values:
             raise refused("request-invalid", f"/{name}", "the query parameter is given twice")
         try:
@@ -100,18 +106,14 @@ def query_as(query: bytes, kind: type[T]) -> T:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         message, pointer = pointed(str(error))
-        message += _choices(message, pointer, kind)
-        raise refused("request-invalid", pointer, message) from error
+        raise refused("request-invalid", pointer, in_words(message, _choices(pointer, kind))) from error
 
 
-def _choices(message: str, pointer: str, kind: Any) -> str:
-    """What a field of the outermost object may be, where msgspec only says that it is none of these."""
-    if not message.startswith("Invalid enum value"):
-        return ""
+def _choices(pointer: str, kind: Any) -> list[str]:
+    """What a field of the outermost object may be, where only some values are allowed."""
     info = msgspec.inspect.type_info(kind)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
-    values = next((_literals(field.type) for field in fields if f"/{field.encode_name}" == pointer), [])
-    return f": write one of {', '.join(values)}" if values else ""
+    return next((_literals(field.type) for field in fields if f"/{field.encode_name}" == pointer), [])
 
 
 def _literals(kind: msgspec.inspect.Type) -> list[str]:
