@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tarnlog.protocol.actions import Skip, SubCommit, Txn
+from tarnlog_server.adapters import sql_index, sql_schema
 from tarnlog_server.adapters.memory_index import MemoryIndex
 from tarnlog_server.adapters.sql_engine import Database, database_url
 from tarnlog_server.adapters.sql_index import SqlIndex
@@ -242,3 +246,37 @@ def test_a_row_that_was_altered_is_noticed(field: str, value: Any) -> None:
     row = changes(1, 1)[0].row
     with pytest.raises(IndexWrong):
         commits_of(HERE, msgspec.structs.replace(row, **{field: value}))
+
+
+@pytest.mark.parametrize("index", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
+async def test_a_table_forgotten_while_it_is_written_leaves_no_rows(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer holds the table's row. What it inserts meanwhile must go too, or nothing will ever delete it."""
+    assert isinstance(index, SqlIndex)
+    await index.put(facts(4), changes(0, 4))
+    inserted, go = asyncio.Event(), asyncio.Event()
+    right = sql_index._insert
+
+    async def slow(*args: Any) -> None:
+        await right(*args)
+        inserted.set()
+        await go.wait()
+
+    monkeypatch.setattr(sql_index, "_insert", slow)
+    writing = asyncio.create_task(index.put(facts(9), changes(5, 9)))
+    await inserted.wait()
+    forgetting = asyncio.create_task(index.forget(HERE))
+    await asyncio.sleep(0.3)  # long enough for it to reach the row that the writer holds
+    go.set()
+    await asyncio.gather(writing, forgetting)
+    assert await index.table(HERE) is None
+
+    async def left(connection: AsyncConnection) -> dict[str, int]:
+        known = select(sql_schema.tables.c.id)
+        return {
+            table.name: (await connection.execute(select(func.count()).where(table.c.table.not_in(known)))).scalar_one()
+            for table in sql_schema.OF_A_TABLE
+        }
+
+    assert set((await index.database.run(left)).values()) == {0}

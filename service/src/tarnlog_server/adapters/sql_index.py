@@ -129,7 +129,9 @@ class SqlIndex:
 
     async def forget(self, location: str) -> None:
         async with self.database.begin() as connection:
-            row = (await connection.execute(select(tables.c.id).where(tables.c.location == location))).first()
+            # Writers hold this row too: without it, what one of them inserts meanwhile would stay for ever.
+            wanted = select(tables.c.id).where(tables.c.location == location).with_for_update()
+            row = (await connection.execute(wanted)).first()
             if row is None:
                 return
             for table in OF_A_TABLE:
