@@ -30,6 +30,7 @@ from tarnlog_server.jobs.keep_states import keep_states
 from tarnlog_server.jobs.load_ahead import load_ahead
 from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
 from tarnlog_server.jobs.supervised import cancelled, supervised
+from tarnlog_server.jobs.watch_index_file import watch_index_file
 from tarnlog_server.ports.leases import Owner
 from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
 from tarnlog_server.ports.world import World
@@ -102,7 +103,10 @@ class Service:
         """What works on tables in the background; it must have ended before the tables are closed."""
         jobs = self.replicas.jobs()
         if self.coordinator.ingest is not None:
-            jobs["index"] = self.coordinator.ingest.run
+            ingest = self.coordinator.ingest
+            jobs["index"] = ingest.run
+            if self.database is not None and self.database.is_sqlite:
+                jobs["index file"] = lambda: watch_index_file(ingest.guard, self.world)
         if self.coordinator.segments is not None:
             jobs["segments"] = self.coordinator.segments.run
         jobs["packing"] = lambda: keep_packed(self.coordinator)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -80,6 +81,8 @@ class Database:
         self._pool = pool or PoolSettings()
         self._migrate = migrate
         self._broken = False
+        self._file: tuple[int, int] | None = None
+        """The SQLite file that the connections are open on, by device and inode; None until it was prepared."""
         self._preparing = asyncio.Lock()
         self.engine = self._engine()
 
@@ -89,10 +92,15 @@ class Database:
         return self.url.set(query={}).render_as_string(hide_password=True)
 
     async def prepare(self) -> None:
-        """Connect, and bring the schema up to date. A SQLite file that is broken is moved aside first."""
+        """Connect, and bring the schema up to date. A SQLite file that is broken is moved aside first.
+
+        One that was deleted or replaced is opened anew: connections to the old one would go on as if nothing were.
+        """
         async with self._preparing:
             if self._broken:
                 await self._move_aside()
+            elif self._file is not None and self._file != self._found_file():
+                await self._reopen()
             try:
                 await self._up_to_date()
             except IndexUnavailable:
@@ -100,9 +108,11 @@ class Database:
                     raise
                 await self._move_aside()
                 await self._up_to_date()
+            self._file = self._found_file()
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         """Reads, on a connection of their own."""
+        self._check_file()
         with self._translated():
             async with self.engine.connect() as connection:
                 return await work(connection)
@@ -110,6 +120,7 @@ class Database:
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that writes: all of it or nothing."""
+        self._check_file()
         with self._translated():
             async with self.engine.connect() as plain:
                 connection = await plain.execution_options(immediate=True)
@@ -175,6 +186,33 @@ class Database:
 
         return await self.run(look)
 
+    def _found_file(self) -> tuple[int, int] | None:
+        """The file at the address now."""
+        if not self.is_sqlite:
+            return None
+        try:
+            found = os.stat(str(self.url.database))
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    def _check_file(self) -> None:
+        """IndexUnavailable when the file was deleted or replaced since it was opened. I/O: one stat."""
+        if self._file is not None and not self._preparing.locked() and self._found_file() != self._file:
+            raise IndexUnavailable(f"the index file {self.url.database} was deleted or replaced")
+
+    async def _reopen(self) -> None:
+        """Let go of a file that is not at the address any more."""
+        await self.close()
+        file = Path(str(self.url.database))
+        if self._found_file() is None:
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(OSError):
+                    file.with_name(file.name + suffix).unlink()
+        _log.warning("the index file %s was deleted or replaced: it is opened again", file)
+        self.engine = self._engine()
+        self._file = None
+
     async def _move_aside(self) -> None:
         """A broken file makes room for a new one. It is kept: whoever wonders what broke it can look."""
         await self.close()
@@ -185,7 +223,7 @@ class Database:
                 part.replace(file.with_name(f"{file.name}.broken{suffix}"))
         _log.warning("the index file %s was broken: it was moved aside, and is made again", file)
         self.engine = self._engine()
-        self._broken = False
+        self._broken, self._file = False, None
 
     @contextlib.contextmanager
     def _translated(self) -> Any:
