@@ -59,10 +59,12 @@ async def test_a_full_disk_refuses_commits_until_there_is_space(start_service: S
             head = (await http.get(f"/v1/tables/{TABLE}/snapshot?maxStalenessSeconds=0")).json()["version"]
             assert (await http.post("/v1/tables", json={"name": "sales.more", "schema": SCHEMA})).status_code == 503
             assert (await http.get("/v1/health/live")).status_code == 200
+            assert slug(await _ready(http, 503)) == "not-ready"
             (small_disk / "ballast").unlink()
             again = [await writer.send(sent) for sent in journal.sent if isinstance(sent.answers[-1], NotNow)]
             assert {answer.status_code for answer in again} == {201}
             assert min(answer.json()["version"] for answer in again) == head + 1
+            await _ready(http, 200)
         assert (await http.post("/v1/tables", json={"name": "sales.more", "schema": SCHEMA})).status_code == 201
     assert service.returncode is None
     check(journal, read_log(objects_in_folder(small_disk / "warehouse"), TABLE))
@@ -121,6 +123,37 @@ async def test_a_write_cut_short_is_refused_and_not_there(start_service: Start, 
         answer = await writer.send(large)
         assert (answer.status_code, answer.json()["version"]) == (201, 2)
     check(journal, read_log(objects_in_folder(warehouse), TABLE))
+
+
+async def test_a_read_only_disk_is_not_ready_and_serves_reads(start_service: Start, small_disk: Path) -> None:
+    service = start_service(small_disk / "warehouse", {"TARNLOG_DATABASE_URL": "off"})
+    journal = Journal()
+    async with httpx.AsyncClient(base_url=service.url, timeout=30) as http:
+        writer = RawWriter(http, journal)
+        assert (await http.post("/v1/tables", json={"name": TABLE, "schema": SCHEMA})).status_code == 201
+        assert (await writer.append("before")).status_code == 201
+        _remount(small_disk, "ro")
+        answer = await writer.append("read-only")
+        assert (answer.status_code, slug(answer)) == (503, "storage-refused")
+        assert slug(await _ready(http, 503)) == "not-ready"
+        assert (await http.get(f"/v1/tables/{TABLE}/files?maxStalenessSeconds=0")).status_code == 200
+        _remount(small_disk, "rw")
+        assert (await writer.append("after")).status_code == 201
+        await _ready(http, 200)
+    check(journal, read_log(objects_in_folder(small_disk / "warehouse"), TABLE))
+
+
+def _remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+
+async def _ready(http: httpx.AsyncClient, status: int) -> httpx.Response:
+    """The answer about readiness, once it has a status."""
+    end = time.monotonic() + 30
+    while (answer := await http.get("/v1/health/ready")).status_code != status:
+        assert time.monotonic() < end, answer.text
+        await asyncio.sleep(0.05)
+    return answer
 
 
 def _temporary(folder: Path) -> list[Path]:

@@ -31,6 +31,7 @@ from tarnlog_server.jobs.load_ahead import load_ahead
 from tarnlog_server.jobs.store_checks import attempted, check_stores, keep_checking
 from tarnlog_server.jobs.supervised import cancelled, supervised
 from tarnlog_server.jobs.watch_index_file import watch_index_file
+from tarnlog_server.jobs.write_checks import WRITES, keep_write_checking
 from tarnlog_server.ports.leases import Owner
 from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
 from tarnlog_server.ports.world import World
@@ -60,6 +61,7 @@ class Service:
         self.world = SteadyClock(world or SystemWorld())
         self.telemetry = RecordingTelemetry(self.world.monotonic)
         self.readiness = Readiness(self.world)
+        self._write_refused = asyncio.Event()
         self.database = self._database()
         self.coordinator = self._coordinator()
         if self.coordinator.ingest is not None:
@@ -109,6 +111,10 @@ class Service:
                 jobs["index file"] = lambda: watch_index_file(ingest.guard, self.world)
         if self.coordinator.segments is not None:
             jobs["segments"] = self.coordinator.segments.run
+        roots = self.coordinator.roots.all
+        jobs["write checks"] = lambda: keep_write_checking(
+            roots, self.world, self.readiness.refused, self._write_refused
+        )
         jobs["packing"] = lambda: keep_packed(self.coordinator)
         if self.settings.background_states:
             jobs["states"] = lambda: keep_states(self.coordinator)
@@ -198,11 +204,17 @@ class Service:
         delay = self.settings.test_store_delay_ms / 1000
         if delay:
             store = DelayedStore(store, delay, self.world.sleep)
-        store = MeteredStore(store, self.telemetry.storage, monotonic=self.world.monotonic)
+        store = MeteredStore(store, self._stored, monotonic=self.world.monotonic)
         if remote:
             store = RetryingReadsStore(store, sleep=self.world.sleep, rng=self.world.rng)
         hedge = remote if self.settings.hedge == "auto" else self.settings.hedge == "on"
         return Root(store.uri, store, hedge)
+
+    def _stored(self, operation: str, code: str, seconds: float, size: int) -> None:
+        """The sink of every store. A write that was refused is a reason to check whether writes are possible."""
+        self.telemetry.storage(operation, code, seconds, size)
+        if code == "refused" and operation in WRITES:
+            self._write_refused.set()
 
     def _app(self) -> Application:
         settings = self.settings

@@ -14,6 +14,7 @@ class Readiness:
     def __init__(self, clock: SteadyClock | None = None) -> None:
         self._clock = clock
         self._reasons: dict[str, str] = {"start": "the stores have not been checked yet"}
+        self._refusals: dict[str, str] = {}
         self.closed = asyncio.Event()
         """Set once the service shuts down: streams end, and new requests are sent elsewhere."""
 
@@ -35,10 +36,22 @@ class Readiness:
         else:
             self._reasons.pop(place, None)
 
+    def refused(self, place: str, reason: str | None) -> None:
+        """Record that a store refuses writes, or (None) that it takes them again: a full disk, missing rights.
+
+        The replica is then not ready, but goes on to try the writes that arrive: each is answered by what the store
+        says to it, so the first one after space was made is written.
+        """
+        if reason is None:
+            self._refusals.pop(place, None)
+        else:
+            self._refusals[place] = f"the store refuses writes: {reason}"
+
     @property
     def reasons(self) -> list[str]:
         """Every reason, with the place it is about."""
         found = [reason if place == "start" else f"{place}: {reason}" for place, reason in self._reasons.items()]
+        found += [f"{place}: {reason}" for place, reason in self._refusals.items() if place not in self._reasons]
         step = self._stepped_ms()
         if step:
             ahead = "ahead" if step > 0 else "back"
@@ -50,6 +63,13 @@ class Readiness:
     def _stepped_ms(self) -> int:
         """A step of the machine's clock that no check has seen yet: two clock reads."""
         return 0 if self._clock is None else self._clock.stepped_ms()
+
+    def require_all(self) -> None:
+        """ProblemError unless this replica is ready: the same as for a write, and the store takes writes."""
+        self.require()
+        if self._refusals:
+            detail = "writes that are sent here are refused. " + "; ".join(self.reasons)
+            raise ProblemError("not-ready", detail, retry_after=5.0)
 
     def require(self) -> None:
         """ProblemError `not-ready` or `shutting-down` unless writes may be served."""

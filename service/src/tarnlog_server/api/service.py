@@ -96,7 +96,7 @@ class ServiceRoutes:
     async def ready(self, request: Request) -> Response:
         query_as(request.scope["query_string"], NoQuery)
         try:
-            self._readiness.require()
+            self._readiness.require_all()
         except ProblemError as problem:
             if caller_of(request) is not ANONYMOUS or problem.slug != "not-ready":
                 raise
@@ -153,7 +153,8 @@ class ServiceRoutes:
                 endpoint=self.ready,
                 tag=_TAG,
                 summary="May writes be sent here?",
-                description="503 names the reason: a store that breaks its promises, a clock that is off, a shutdown. "
+                description="503 names the reason: a store that breaks its promises, or refuses writes (a full disk, "
+                "missing rights), a clock that is off, a shutdown. "
                 "Needs no key; where keys are configured, the reasons are shown only to a request with one.",
                 scope=None,
                 results={200: Result("Ready", ReadyView, {"status": "ready", "role": "alone", "index": "ready"})},

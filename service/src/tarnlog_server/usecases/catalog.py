@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import Kind, ProblemError
-from tarnlog_server.codec.paths import catalog_entry, catalog_prefix, parse_catalog_entry
+from tarnlog_server.codec.paths import CATALOG, PROBE, catalog_entry, catalog_prefix, parse_catalog_entry
+from tarnlog_server.core.locations import LocationError, parse_location
 from tarnlog_server.ports.object_store import (
     ObjectMissing,
     ObjectStore,
@@ -44,6 +45,23 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename="camel"):
     location: str = ""
     dropped: bool = False
     read_only: bool = False
+
+    def fault(self) -> str | None:
+        """Why this cannot be what a catalog object says; None when it can."""
+        if not self.id:
+            return "its id is empty"
+        if self.dropped:
+            return None
+        if not self.location:
+            return "it has no location"
+        try:
+            # A location without a scheme is inside the warehouse; the rules for its parts are the same.
+            parse_location(self.location if "://" in self.location else f"w://{self.location}")
+        except LocationError as error:
+            return f"its location cannot be one: {error}"
+        if self.location.endswith("/") or self.location.split("/")[0] in (CATALOG, PROBE):
+            return "its location is not a folder of a table"
+        return None
 
 
 _ENTRY = msgspec.json.Decoder(Entry)
@@ -172,10 +190,13 @@ class Catalog:
         if entry is None:
             try:
                 entry = _ENTRY.decode(await self._store.get(key))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                detail = f"catalog object {key} is corrupt ({error}); restore it from a copy"
-                raise ProblemError("log-corrupt", detail, object=key) from error
+                fault, cause = entry.fault(), None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                fault, cause = str(error), error
             except ObjectMissing as error:
                 raise storage_problem(error) from error
+            if fault is not None or entry is None:
+                detail = f"catalog object {key} is corrupt: {fault}; restore it from a copy"
+                raise ProblemError("log-corrupt", detail, object=key) from cause
             self._entries[key] = entry
         return entry

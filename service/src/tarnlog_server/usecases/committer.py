@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from tarnlog.protocol.commits import CommitOutcome, Committed, Conflicted
 from tarnlog.protocol.problems import Kind, ProblemError
-from tarnlog_server.codec.version_file import encode
+from tarnlog_server.codec.version_file import CorruptObject, encode
 from tarnlog_server.core.coalesce import Answer, Batch, Limits, form, replayed
 from tarnlog_server.core.compose import commit_info, compose
 from tarnlog_server.core.dedupe import version_time
@@ -28,7 +28,7 @@ from tarnlog_server.ports.object_store import StoreError
 from tarnlog_server.ports.telemetry import Telemetry
 from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.hedged_put import HedgedPut
-from tarnlog_server.usecases.live_table import LiveTable
+from tarnlog_server.usecases.live_table import LiveTable, corrupt_problem
 from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.older_steps import OlderSteps
 from tarnlog_server.usecases.slots import Slots
@@ -277,7 +277,7 @@ class Committer:
         self._telemetry.phase("putting", put_seconds)
         if step is Step.WON:
             self._table.advance(record, put_started)
-            if behind and not await self._is_followed():
+            if behind and not await self._is_followed(record):
                 return
             self._telemetry.batch_written(len(batch.members), len(record.actions), len(data))
             self._committed(record)
@@ -302,15 +302,26 @@ class Committer:
         except StoreError:
             return False
 
-    async def _is_followed(self) -> bool:
-        """Whether the versions behind a slot that was won follow it; else its members learn what is wrong."""
+    async def _is_followed(self, record: VersionRecord) -> bool:
+        """Whether the versions behind a slot that was won follow it; else its members learn what is wrong.
+
+        A table that had to be read again, from a state behind the slot, says nothing about the slot.
+        """
+        tracker = self._table.tracker
         try:
             await self._table.refresh(0)
         except ProblemError as problem:
-            if problem.code.kind is not Kind.UNAVAILABLE:
-                self._line.answer_in_flight(problem)
-                return False
-        return True
+            if problem.code.kind is Kind.UNAVAILABLE:
+                return True
+            self._line.answer_in_flight(problem)
+            return False
+        at = self._table.tracker.snapshot_at(record.version)
+        if self._table.tracker is tracker or (at is not None and at.put_id == record.put_id):
+            return True
+        detail = "the version file was missing while later versions exist, and a commit was written in its place"
+        lost = CorruptObject(self._table.log.paths.version(record.version), detail)
+        self._line.answer_in_flight(corrupt_problem(self._table.name, lost))
+        return False
 
     async def _lost(self, *, reload: bool) -> None:
         """LOST: learn what is there; the next FORMING answers members found there, the others go round again."""

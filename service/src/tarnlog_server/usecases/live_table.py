@@ -30,7 +30,7 @@ from tarnlog_server.usecases.load_times import LoadTimes
 from tarnlog_server.usecases.open_log import Base, LogOpener, Opened
 from tarnlog_server.usecases.pace import Pace
 from tarnlog_server.usecases.state_read import Kind, StateRef, States
-from tarnlog_server.usecases.table_log import LogMissing, TableLog
+from tarnlog_server.usecases.table_log import Newer, TableLog
 
 _log = logging.getLogger(__name__)
 QUARANTINE_SECONDS = 5.0
@@ -216,13 +216,27 @@ class LiveTable:
 
         I/O: 1 GET; where it is missing, a LIST of the floor. Damage closes the table only where its head depends on it.
         """
-        with self.translated():
+        with self.translated(close=False):
             try:
                 return await self.log.read(version)
             except ObjectMissing:
-                if version >= await self.look_at_floor():
-                    raise self.log.lost(version) from None
-        raise expired(self.oldest)
+                if version < await self.look_at_floor():
+                    raise expired(self.oldest) from None
+                damage = self.log.lost(version)
+            except CorruptObject as error:
+                damage = error
+        raise await self.damaged(version, damage)
+
+    async def damaged(self, version: int, damage: CorruptObject) -> ProblemError:
+        """The answer for a damaged version that a read met. Raises it where the head depends on that version.
+
+        Another replica may have written a state that covers it, so the table is read again before it is closed.
+        """
+        if self.needs(version):
+            async with self._lock:
+                if self._tracker is None or self.needs(version):
+                    await self._load()
+        return corrupt_problem(self.name, damage)
 
     def needs(self, version: int) -> bool:
         """Whether the head can be read again only with this version's file: no native state covers it."""
@@ -308,7 +322,7 @@ class LiveTable:
         if self._quarantine is not None and self._world.monotonic() - self._quarantine[0] < QUARANTINE_SECONDS:
             raise self._quarantine[1]
         self._remember_newest()
-        with self.translated():
+        with self.translated(close=True):
             started = self._world.monotonic()
             opened = await self._opener.open(self._state_broken)
             self._check_still_there(opened)
@@ -360,14 +374,22 @@ class LiveTable:
             started = self._world.monotonic()
             # Other writers may tell new versions by states alone. States first: each comes after its version.
             ahead = await self.states.newest_after(tracker.head.version) if self.read_only else -1
-            newer = await self.log.newer_than(tracker.head.version, has_file=tracker.head_has_file)
+            try:
+                newer = await self.log.newer_than(tracker.head.version, has_file=tracker.head_has_file)
+            except CorruptObject:
+                # A newer state may cover what is missing: then the head does not depend on it.
+                newer = Newer([], gap=True)
             if newer.gap or self.floor > tracker.head.version + len(newer.versions):
                 await self._load()
                 return
             if ahead > tracker.head.version + len(newer.versions) and self._worth_loading(started):
                 await self._load()
                 return
-            await self.log.apply(tracker, newer.versions)
+            try:
+                await self.log.apply(tracker, newer.versions)
+            except CorruptObject:
+                await self._load()
+                return
             if newer.versions:
                 self._announce()
             tracker.observed_at = max(tracker.observed_at, started)
@@ -390,20 +412,18 @@ class LiveTable:
             self._tell_changed(self)
 
     @contextlib.contextmanager
-    def translated(self, *, close: bool = True) -> Iterator[None]:
+    def translated(self, *, close: bool | None = None) -> Iterator[None]:
         """Turn what storage and codec raise into problems a client understands.
 
-        Corruption closes the table, unless the object is a version file that the head does not depend on: damage of
-        the past belongs to the read that met it.
+        Corruption closes the table, unless (with None) the object is a version file that the head does not depend on:
+        damage of the past belongs to the read that met it.
         """
         try:
             yield
-        except LogMissing as error:
-            raise ProblemError("table-not-found", f"table {self.name} has no log at {self.location}") from error
         except CorruptObject as error:
             problem = corrupt_problem(self.name, error)
             version = self.log.paths.parse_version(error.key)
-            if close and (self._tracker is None or version is None or self.needs(version)):
+            if close or (close is None and (self._tracker is None or version is None or self.needs(version))):
                 self._remember_newest()
                 self._tracker = None
                 self._quarantine = (self._world.monotonic(), problem)

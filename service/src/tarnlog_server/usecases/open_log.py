@@ -23,7 +23,7 @@ from tarnlog_server.ports.world import World
 from tarnlog_server.usecases.meanwhile import Meanwhile
 from tarnlog_server.usecases.state_read import Broken, Loaded, StateRef, States
 from tarnlog_server.usecases.state_snapshot import snapshot_of
-from tarnlog_server.usecases.table_log import LogMissing, Newer, TableLog
+from tarnlog_server.usecases.table_log import Newer, TableLog
 
 ONE_VERSION = Window(versions=1, snapshots=1)
 """What is kept of the way to a version of the past by those who only want to see it."""
@@ -107,7 +107,7 @@ class LogOpener:
         self._window = window
 
     async def open(self, broken: Broken) -> Opened:
-        """The log up to its head. Raises LogMissing, CorruptObject, StoreError.
+        """The log up to its head. Raises CorruptObject, StoreError.
 
         From a state it costs that state, one LIST and the versions since; without one, every version. The state that
         the hint names takes three round trips. A version that is missing is corruption, never the head.
@@ -249,7 +249,7 @@ class LogOpener:
             raise CorruptObject(self._log.paths.floor(floor), detail)
         versions = [version for version in versions if version >= floor]
         if not versions and not refs:
-            raise LogMissing(self._log.paths.root)
+            raise CorruptObject(self._log.paths.version(0), "the version file is missing, as is all of the log")
         if versions and versions[0] > 0 and (purged := await self._log.purged(versions[-1], self._window)) is not None:
             purged.observed_at = started
             return Opened(purged, floor, versions[-1], None, "replay")

@@ -16,7 +16,7 @@ from tarnlog_server.usecases.catalog import Catalog, Named
 from tarnlog_server.usecases.committer import Committer, CommitterSettings, Written
 from tarnlog_server.usecases.lanes import LanedStore, Lanes
 from tarnlog_server.usecases.live_table import LiveTable
-from tarnlog_server.usecases.roots import Roots
+from tarnlog_server.usecases.roots import Root, Roots
 from tarnlog_server.usecases.segment_cache import SegmentCache
 from tarnlog_server.usecases.table_log import TableLog
 from tarnlog_server.usecases.table_memory import BYTES_A_TABLE, TableMemory
@@ -144,12 +144,21 @@ class OpenTables:
 
     def log_of(self, named: Named) -> TableLog:
         """The log of a table, open or not."""
-        root, prefix = self.roots.resolve(named.entry.location)
+        root, prefix = self._resolved(named)
         store = LanedStore(root.store, self.lanes)
         return TableLog(store, LogPaths(prefix), self.world, self._columns, self._segments, self.defaults)
 
+    def _resolved(self, named: Named) -> tuple[Root, str]:
+        """Where a table is. ProblemError `location-not-allowed` outside of the roots of this replica."""
+        try:
+            return self.roots.resolve(named.entry.location)
+        except ProblemError as problem:
+            detail = f"the catalog says that table {named.name} is at {named.entry.location[:200]}: {problem.detail}; "
+            advice = "add its root to TARNLOG_LOCATIONS, or restore the catalog object from a copy"
+            raise ProblemError(problem.slug, detail + advice) from problem
+
     async def _load(self, named: Named) -> OpenTable:
-        root, prefix = self.roots.resolve(named.entry.location)
+        root, prefix = self._resolved(named)
         log = self.log_of(named)
         live = LiveTable(
             named.name,

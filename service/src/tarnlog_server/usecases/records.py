@@ -50,8 +50,8 @@ class Records:
         for before, record in itertools.pairwise(ordered):
             fault = chain_fault(before.put_id, record)
             if fault is not None:
-                with live.translated():
-                    raise CorruptObject(live.log.paths.version(record.version), fault)
+                damage = CorruptObject(live.log.paths.version(record.version), fault)
+                raise await live.damaged(record.version, damage)
         return found
 
     async def oldest(self, live: LiveTable) -> int:

@@ -35,10 +35,6 @@ class Newer:
     gap: bool = False
 
 
-class LogMissing(Exception):
-    """There is no version file at this place at all."""
-
-
 class TableLog:
     """The log of one table. Holds no state of the table: it only fetches and decodes."""
 

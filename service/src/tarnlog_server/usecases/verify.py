@@ -15,7 +15,7 @@ from tarnlog_server.usecases.lanes import LanedStore
 from tarnlog_server.usecases.live_table import storage_problem
 from tarnlog_server.usecases.open_tables import OpenTables
 from tarnlog_server.usecases.operations import Progress, unheard
-from tarnlog_server.usecases.table_log import LogMissing, TableLog
+from tarnlog_server.usecases.table_log import TableLog
 
 
 class Repaired(Struct, frozen=True):
@@ -63,8 +63,6 @@ class Verify:
         )
         try:
             return await audit(log, self._tables.world, progress, data_files=data_files)
-        except LogMissing as error:
-            raise ProblemError("table-not-found", f"table {name} has no log at {named.entry.location}") from error
         except StoreError as error:
             raise storage_problem(error) from error
 
