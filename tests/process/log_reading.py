@@ -48,6 +48,8 @@ class Log:
     commits: dict[str, Logged] = dataclasses.field(default_factory=dict)
     live: set[str] = dataclasses.field(default_factory=set)
     dropped: bool = False
+    put_id: str | None = None
+    """Of the newest version that was read."""
 
     def key(self, version: int) -> str:
         """The name of a version's object below the warehouse."""
@@ -105,6 +107,9 @@ def _read_version(log: Log, number: int, previous: int, data: bytes) -> int:
     assert info[0] == "commitInfo", f"{where} starts with {info[0]}"
     timestamp = int(info[1]["timestamp"])
     assert timestamp > previous, f"{where}: timestamp {timestamp} does not follow {previous}"
+    told = (info[1]["version"], info[1].get("previousPutId"))
+    assert told == (number, log.put_id), f"{where} says that it is {told[0]} after {told[1]}, and follows {log.put_id}"
+    log.put_id = info[1]["putId"]
     subs = info[1]["subCommits"]
     assert [sub["seq"] for sub in subs] == list(range(len(subs))), f"{where}: odd seqs"
     assert sum(sub.get("actionCount", 0) for sub in subs) == len(lines), f"{where}: counts do not sum up"

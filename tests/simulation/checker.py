@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.simulation.data_files import check_data_files
 from tests.simulation.feeds import check_feeds, check_reads
-from tests.simulation.journal import Journal, Send
+from tests.simulation.journal import Damage, Journal, Send
 from tests.simulation.log_model import Broken, Log, Objects, Sub, Version, read_tables
 from tests.simulation.retention import check_retention
 from tests.simulation.rules import broken_rules, is_blind, isolation
@@ -54,8 +54,10 @@ def check(journal: Journal, objects: Objects, created: dict[str, float]) -> list
         for log in logs:
             found += [f"{log.root} {fault}" for fault in _check_log(log, by_id)]
     for send in journal.sends:
+        logs = tables.get(send.table, [])
         others = [other for other in by_id.get(send.commit_id or "", ()) if other is not send]
-        faults = _check_send(send, tables.get(send.table, []), others, journal)
+        damage = journal.damaged_before(send.table, send.ended) if send.slug == "log-corrupt" else None
+        faults = _check_send(send, logs, others, journal) if damage is None else _check_told(send, logs, damage)
         found += [f"{_name(send)}: {fault}" for fault in faults]
     for logs in tables.values():
         for log in logs:
@@ -96,7 +98,7 @@ def _check_placed(log: Log, sub: Sub, sends: list[Send]) -> list[str]:
     if sent is None:
         return ["nobody sent what is in the log"]
     found = []
-    if not any(s.outcome in MAY_HAVE_LANDED for s in sends):
+    if not any(s.outcome in MAY_HAVE_LANDED or s.slug == "log-corrupt" for s in sends):
         found.append("every answer said that it is not committed")
     if sent.kind == "patch":
         after = _patched(sub.metadata_before or {}, sent.body)
@@ -218,6 +220,17 @@ def _check_expired(send: Send, logs: list[Log], journal: Journal) -> list[str]:
             if 0 <= since < window / 1000 - 10:
                 found.append(f"it was in the log at {sub.version}.{sub.seq}, {since:.0f} s before")
     return found
+
+
+def _check_told(send: Send, logs: list[Log], damage: Damage) -> list[str]:
+    """A commit that was answered `log-corrupt`: damage that a state covered stops only what has to read it.
+
+    Those are commits that were planned on a version below, and ids that may be in that version.
+    """
+    resent = any(send.commit_id in log.by_id for log in logs)
+    if damage.needed or resent or send.kind != "commit" or send.read_version is not None:
+        return []
+    return [f"damage to version {damage.version}, which a state covers, stopped it"]
 
 
 def _dedupe_ms(log: Log) -> int:

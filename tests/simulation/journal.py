@@ -91,6 +91,18 @@ class WriteSession:
 
 
 @dataclasses.dataclass(slots=True)
+class Damage:
+    """What somebody did to a version file, and when. `needed`: no state covered that version then."""
+
+    table: str
+    kind: str
+    version: int
+    key: str
+    at: float
+    needed: bool
+
+
+@dataclasses.dataclass(slots=True)
 class Journal:
     """Everything that clients did and saw in one run."""
 
@@ -115,5 +127,13 @@ class Journal:
     """Those of them that are not there at the end."""
     clocks: list[tuple[float, int]] = dataclasses.field(default_factory=list)
     """When the clock of some replica was set, and to how many milliseconds ahead of the true time."""
+    damage: list[Damage] = dataclasses.field(default_factory=list)
+    """What was done to version files. Answers may say so from then on, and still must not say anything else wrong."""
+    calm_since: float = float("inf")
+    """From then on storage is well: nobody is told that it does not answer."""
     feed_is_complete: bool = False
     """The last feed had time enough to show everything."""
+
+    def damaged_before(self, table: str, time: float) -> Damage | None:
+        """The damage to a table that an answer of this time may tell of."""
+        return next((one for one in self.damage if one.table == table and one.at <= time), None)

@@ -153,6 +153,7 @@ def _read_log(table: str, entry: Json, named_at: float, objects: Objects, create
             raise Broken(f"{root}: version {number} is missing, there is {name}")
         data, modified = objects[root + name]
         version = _read_version(number, data, modified, created[root + name], timestamp)
+        _check_chain(version, log.versions[-1] if log.versions else None)
         state = state.copy()
         for sub in version.subs:
             _apply(sub, state)
@@ -166,6 +167,15 @@ def _read_log(table: str, entry: Json, named_at: float, objects: Objects, create
         timestamp = version.timestamp
         log.versions.append(version)
     return log
+
+
+def _check_chain(version: Version, before: Version | None) -> None:
+    """Every version of the service's own names its number and the version before."""
+    if version.ours and version.info is not None:
+        put_id = before.info.get("putId") if before is not None and before.info is not None else None
+        told = (version.info.get("version"), version.info.get("previousPutId"))
+        if told != (version.number, put_id):
+            raise Broken(f"version {version.number} says that it is {told[0]} after {told[1]}, and follows {put_id}")
 
 
 def _read_version(number: int, data: bytes, modified: int, created: float, previous: int) -> Version:

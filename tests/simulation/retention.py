@@ -15,8 +15,9 @@ KEPT_SECONDS = 3600.0
 def check_retention(journal: Journal, log: Log, objects: Objects) -> list[str]:
     """Every deletion that came too early. A table that was dropped may be purged at any time."""
     found = []
+    damaged = {one.key for one in journal.damage}
     for key, when in journal.deleted:
-        if not key.startswith(log.root) or (log.dropped_at is not None and log.dropped_at <= when):
+        if key in damaged or not key.startswith(log.root) or (log.dropped_at is not None and log.dropped_at <= when):
             continue
         name = key.removeprefix(log.root)
         if len(name) == 25 and name.endswith(".json"):
@@ -58,7 +59,7 @@ def _left_faults(journal: Journal, log: Log, objects: Objects) -> list[str]:
     found = [
         f"version {version.number} is gone, and the floor is {floor}"
         for version in log.versions
-        if version.number >= floor and log.key(version.number) in journal.missing
+        if version.number >= floor and log.key(version.number) in journal.missing - {one.key for one in journal.damage}
     ]
     state = f"{log.root}state-v{floor:020d}/_manifest.json"
     if floor and (state not in objects or state in journal.missing):

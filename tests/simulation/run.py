@@ -8,7 +8,8 @@ import hashlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from tarnlog_server.usecases import hedged_put
 from tests.simulation.clients import Client, Pending, is_final
@@ -51,8 +52,15 @@ class _Errors(logging.Handler):
         self.found.append(logging.Formatter().format(record))
 
 
-def run(seed: int | str, *, adjust: Callable[[Plan], Plan] | None = None, broken_create: bool = False) -> Run:
-    """Run one seed. `adjust` changes its plan; `broken_create` is the control with a store that breaks its promise."""
+def run(
+    seed: int | str,
+    *,
+    adjust: Callable[[Plan], Plan] | None = None,
+    broken_create: bool = False,
+    everything: Callable[[Sim], Coroutine[Any, Any, None]] | None = None,
+) -> Run:
+    """Run one seed. `adjust` changes its plan; `broken_create` is the control with a store that breaks its promise;
+    `everything` is what happens, in place of the usual storm and calm."""
     plan = make_plan(str(seed))
     if adjust is not None:
         plan = adjust(plan)
@@ -66,7 +74,7 @@ def run(seed: int | str, *, adjust: Callable[[Plan], Plan] | None = None, broken
     propagate, logger.propagate = logger.propagate, False
     samples, hedged_put.MIN_SAMPLES = hedged_put.MIN_SAMPLES, 2  # runs are too short to learn what is slow
     try:
-        loop.run(_everything(sim))
+        loop.run((everything or _everything)(sim))
     except Hang as hang:
         sim.journal.faults_of_ours.append(f"hang: {hang}")
     except Exception as error:

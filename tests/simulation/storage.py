@@ -51,6 +51,8 @@ class Truth(MemoryStore):
         self.created: dict[str, float] = {}
         self.deleted: dict[str, tuple[bytes, int]] = {}
         self.deletions: list[tuple[str, float]] = []
+        self.planted: set[str] = set()
+        """Objects that no writer made."""
         self.broken_create = False
         self.operations = 0
         self.on_operation: Callable[[int], None] = lambda count: None
@@ -69,6 +71,16 @@ class Truth(MemoryStore):
         self._trace.append((self._loop.time(), by, result.value, key))
         return result
 
+    def vandalise(self, key: str, data: bytes | None) -> None:
+        """Change an object behind everybody's back, or (None) lose it. `raw` goes on to show what was written."""
+        if key in self._objects:
+            self.deleted.setdefault(key, self._objects[key])
+        else:
+            self.planted.add(key)
+        done(super().delete(key))
+        if data is not None:
+            done(self.put(key, data))
+
     async def delete(self, key: str) -> None:
         if key in self._objects:
             self.deleted.setdefault(key, self._objects[key])
@@ -86,7 +98,8 @@ class Truth(MemoryStore):
 
     def raw(self) -> dict[str, tuple[bytes, int]]:
         """The bytes and time of every object there ever was; of one that was deleted and came back, the first."""
-        return {**self._objects, **self.deleted}
+        written = {key: found for key, found in self._objects.items() if key not in self.planted}
+        return {**written, **self.deleted}
 
     def missing(self) -> set[str]:
         """Objects that were deleted and did not come back."""

@@ -6,6 +6,8 @@ A check that cannot fail proves nothing. Each control breaks one promise the way
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ import pytest
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec import index_rows
+from tarnlog_server.codec.version_file import CorruptObject, decode
 from tarnlog_server.core import coalesce, dedupe, finality, retention_plan
 from tarnlog_server.core.dedupe import CommitIds, IdAge
 from tarnlog_server.core.finalize import finalize
@@ -23,26 +26,29 @@ from tarnlog_server.core.routing import with_commit_id
 from tarnlog_server.core.snapshot_tracker import Window
 from tarnlog_server.core.vacuum_plan import VacuumPlan
 from tarnlog_server.core.vacuum_references import References
-from tarnlog_server.usecases import commits, committer, vacuum, vacuum_run, waiting_line
+from tarnlog_server.core.version_record import VersionRecord
+from tarnlog_server.usecases import commits, committer, records, table_log, vacuum, vacuum_run, waiting_line
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.forwarding import Forwarded, Forwarding
 from tarnlog_server.usecases.live_table import LiveTable
 from tarnlog_server.usecases.open_log import LogOpener, Opened
 from tarnlog_server.usecases.state_read import Broken
+from tarnlog_server.usecases.table_log import TableLog
 from tarnlog_server.usecases.vacuum_run import VacuumRun
 from tests.simulation.checker import check
+from tests.simulation.damage import run_damaged
 from tests.simulation.index import IndexFaults
 from tests.simulation.plan import TORN, Plan
-from tests.simulation.run import run
+from tests.simulation.run import Run, run
 
 MAX_SEEDS = 150
 
 
-def assert_caught(*words: str, **options: Any) -> None:
+def assert_caught(*words: str, of: Callable[..., Run] = run, **options: Any) -> None:
     """Some seed has a violation that says one of `words`."""
     seen: set[str] = set()
     for seed in range(MAX_SEEDS):
-        found = run(seed, **options)
+        found = of(seed, **options)
         faults = check(found.journal, found.objects, found.created)
         if any(word in fault for fault in faults for word in words):
             return
@@ -314,3 +320,46 @@ def test_a_horizon_that_forgets_the_young(monkeypatch: pytest.MonkeyPatch) -> No
     """Time travel would end earlier than retention promises: the floor must not pass what is young."""
     monkeypatch.setattr(retention_plan, "_horizon", lambda facts, settings, low: facts.head)
     assert_caught("was passed by the floor")
+
+
+def test_a_hole_that_is_taken_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = TableLog._listed_from
+
+    async def wrong(self: TableLog, first: int) -> tuple[list[int], int | None]:
+        return (await right(self, first))[0], None
+
+    monkeypatch.setattr(TableLog, "_listed_from", wrong)
+    assert_caught("is too old", "it is not in the log", of=run_damaged, kinds=("hole",))
+
+
+def test_a_slot_that_is_written_by_a_replica_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists every minute; without the listing beside its PUT it fills a hole that came in between."""
+    monkeypatch.setattr(committer, "CHECK_AHEAD_AFTER_SECONDS", float("inf"))
+    assert_caught("it is not in the log", of=run_damaged, kinds=("hole",))
+
+
+def test_a_chain_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (table_log, records):
+        monkeypatch.setattr(module, "chain_fault", lambda *_: None)
+    assert_caught("has other files", "shows other adds", of=run_damaged, kinds=("fork",))
+
+
+def test_a_file_in_a_wrong_slot_that_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(key: str, version: int, data: bytes) -> VersionRecord:
+        try:
+            return decode(key, version, data)
+        except CorruptObject as error:
+            copied = re.search(r"the file of version (\d+)", str(error))
+            if copied is None:
+                raise
+            return msgspec.structs.replace(decode(key, int(copied[1]), data), version=version)
+
+    for module in (table_log, records):
+        monkeypatch.setattr(module, "chain_fault", lambda *_: None)
+    monkeypatch.setattr(table_log, "decode", wrong)
+    assert_caught("is from the future", "has other files", "is not in the log", of=run_damaged)
+
+
+def test_damage_of_the_past_that_closes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveTable, "needs", lambda *_: True)
+    assert_caught("which a state covers, stopped it", of=run_damaged)
