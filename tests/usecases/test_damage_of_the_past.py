@@ -212,3 +212,11 @@ async def test_a_replica_that_is_behind_damage_goes_on_from_a_state_that_covers_
     await DAMAGE[how](warehouse, version_key(log, 3))
     assert len(await files(behind)) == LAST
     assert (await commit(behind, add_line("more"))).version == LAST + 1
+
+
+async def test_a_state_of_a_version_whose_file_is_lost_is_refused_by_name(warehouse: Warehouse) -> None:
+    replica, log, _ = await table(warehouse)
+    await DAMAGE["missing"](warehouse, version_key(log, LAST))
+    with refused("log-corrupt") as caught:
+        await replica.checkpoints.checkpoint(ORDERS)
+    assert caught.value.fields["object"] == version_key(log, LAST)

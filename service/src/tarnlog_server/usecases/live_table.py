@@ -429,6 +429,10 @@ class LiveTable:
                 self._quarantine = (self._world.monotonic(), problem)
             raise problem from error
         except ObjectMissing as error:
+            version = self.log.paths.parse_version(error.key)
+            if version is not None and self._tracker is not None and version >= self._tracker.head.version:
+                # No cleanup deletes the newest version.
+                raise corrupt_problem(self.name, self.log.lost(version)) from error
             raise ProblemError(
                 "storage-unavailable", f"{error.key} disappeared while reading", retry_after=1.0
             ) from error

@@ -100,8 +100,13 @@ class Rebuild:
         commits = 0
         while end >= oldest and commits < BATCH_COMMITS and len(found) < 2 * PARALLEL_READS * PARALLEL_READS:
             versions = range(max(oldest, end - PARALLEL_READS + 1), end + 1)
-            with live.translated(close=False):
-                some = await asyncio.gather(*(live.log.read(version) for version in versions))
+            try:
+                some = await asyncio.gather(*(live.read_version(version) for version in versions))
+            except ProblemError as problem:
+                if problem.slug != "version-expired":
+                    raise
+                detail = "versions were cleaned up meanwhile; start the rebuild again"
+                raise ProblemError("storage-unavailable", detail, retry_after=1.0) from problem
             found[:0] = some
             commits += sum(len(record.sub_commits) for record in some)
             end = versions[0] - 1
