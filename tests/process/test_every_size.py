@@ -43,7 +43,8 @@ from tests.service_process import ServiceProcess, free_port, running_service
 pytestmark = pytest.mark.timeout(600)
 AROUND_64_KIB = [510, 520, *range(690, 711, 5), 1400]
 """Files whose commits have 50 to 190 KB: where head and body in one read were once taken for a head."""
-SIZES = [*range(1, 2000), *range(2000, 20_001, 500)] if LONG else [1, 100, *AROUND_64_KIB, 1000, 2000, 20_000]
+EVERY_CLASS = [*range(1, 2000, 13), *range(2000, 20_000, 1000)]
+SIZES = [*sorted({1, 100, *AROUND_64_KIB, 1000, 2000, *(EVERY_CLASS if LONG else ())}), 20_000]
 COMMITS = f"/v1/tables/{TABLE}/commits"
 
 
