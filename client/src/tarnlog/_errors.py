@@ -80,8 +80,9 @@ class CommitConflict(Conflict):
     """
 
     def __init__(self, outcome: Conflicted) -> None:
-        told = outcome.detail or "the commit conflicts with one in the log"
-        super().__init__(python_words("commit-conflict", told), slug="commit-conflict", status=409, answered=told)
+        sentence = outcome.detail or "the commit conflicts with one in the log"
+        detail = python_words("commit-conflict", sentence)
+        super().__init__(detail, slug="commit-conflict", status=409, answered=sentence)
         self.outcome = outcome
 
     def __str__(self) -> str:

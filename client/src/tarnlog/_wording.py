@@ -110,7 +110,7 @@ def python_words(slug: str, detail: str) -> str:
 
 
 def command_words(slug: str, detail: str) -> str:
-    """A problem's detail for somebody at the command line."""
+    """A problem's detail for a user of the command line."""
     return _worded(slug, detail, lambda words: words.command)
 
 

@@ -50,7 +50,7 @@ def tables(
         out.working("Reading tables", total=len(asked)) as work,
         ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tarnlog-tables") as pool,
     ):
-        infos = list(work.counted(pool.map(lambda entry: _looked_at(api, entry.name), asked)))
+        infos = list(work.counted(pool.map(lambda entry: _table_or_reason(api, entry.name), asked)))
     if json:
         out.lines(_with_details(entry, info) for entry, info in zip_longest(found, infos))
         return
@@ -72,8 +72,8 @@ def tables(
         out.note(f"Version, files and size are those of the first {DETAILED}; --namespace shows fewer tables.")
 
 
-def _looked_at(api: TableApi, name: str) -> TableInfo | str:
-    """A table, or why it cannot be looked at: one that is broken, or dropped meanwhile, does not end the listing."""
+def _table_or_reason(api: TableApi, name: str) -> TableInfo | str:
+    """A table, or why it cannot be read: one that is damaged, or dropped meanwhile, does not end the listing."""
     try:
         return api.get_table(name)
     except (Corrupt, InvalidRequest, NotFound, Unavailable) as error:
