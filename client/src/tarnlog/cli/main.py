@@ -18,6 +18,7 @@ from tarnlog.cli import (
     plans,
     serve,
     sessions,
+    skips,
     states,
     tables,
     vacuum,
@@ -88,6 +89,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Data files": {
         "vacuum": vacuum.vacuum,
         "sessions": sessions.sessions,
+        "skips": skips.skips,
+        "cooldowns": skips.cooldowns,
     },
     "States": {
         "state": states.state,
