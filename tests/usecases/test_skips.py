@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tarnlog.protocol.actions import Skip
+from tarnlog.protocol.problems import ProblemError
 from tarnlog.protocol.tables import RecordSkip
 from tarnlog_server.usecases.coordinator import Coordinator
 from tests.usecases.replicas import (
@@ -148,3 +149,19 @@ async def test_a_skip_is_a_commit_like_others(warehouse: Warehouse) -> None:
     history = await replica.history.commits(ORDERS, None, None, "asc", 10, None)
     assert [one.operation for one in history.commits][2] == "SKIP FILE"
     assert (await replica.history.version(ORDERS, 2)).actions[0]["mergeskip"]["path"] == "x"
+
+
+async def test_partition_values_of_a_skip_fit_the_table(warehouse: Warehouse) -> None:
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in (("id", "long"), ("d", "date"))
+    ]
+    replica = warehouse.replica()
+    await create(replica, schema={"type": "struct", "fields": fields}, partition_columns=("d",))
+    await commit(replica, add_line("a", partitionValues={"d": "2024-01-31"}))
+    for values, pointer in (({"d": "yesterday"}, "/partitionValues/d"), ({"x": "1"}, "/partitionValues")):
+        wrong = RecordSkip(path="a", reason="r", operation="o", partition_values=values)
+        with pytest.raises(ProblemError) as caught:
+            await replica.skips.record(ORDERS, wrong)
+        assert (caught.value.slug, caught.value.fields["errors"][0]["pointer"]) == ("commit-invalid", pointer)
+    right = RecordSkip(path="a", reason="r", operation="o", partition_values={"d": "2024-01-31"})
+    assert (await replica.skips.record(ORDERS, right))[0].partition_values == {"d": "2024-01-31"}

@@ -190,24 +190,31 @@ class _FileCheck:
             self._errors.append({"pointer": f"/actions/{index}/add/tags", "message": fault})
         if add.partition_values.keys() != self._columns:
             pointer = f"/actions/{index}/add/partitionValues"
-            self._errors.append({"pointer": pointer, "message": self._wanted()})
+            self._errors.append({"pointer": pointer, "message": _wanted(self._columns)})
         elif not self._rules.fit(add, self._truncation):
             self._errors += _value_faults(index, add, self._rules, self._truncation)
 
     def named(self, index: int, action: Remove | Skip) -> None:
-        values = action.partition_values
-        if not values:
-            return
         kind = "remove" if isinstance(action, Remove) else "mergeskip"
-        found = ("/partitionValues", self._wanted()) if values.keys() != self._columns else None
-        found = found or next(self._rules.partition_faults(values), None)
-        if found is not None:
-            fault = {"pointer": f"/actions/{index}/{kind}{found[0]}", "message": found[1]}
+        fault = partition_fault(action.partition_values, self._columns, self._rules, f"/actions/{index}/{kind}")
+        if fault is not None:
             self.doubts[path_key(action.path)] = fault
 
-    def _wanted(self) -> str:
-        wanted = ", ".join(sorted(self._columns)) or "none: the table is not partitioned"
-        return f"needs exactly the table's partition columns ({wanted})"
+
+def partition_fault(
+    values: dict[str, str | None] | None, columns: frozenset[str], rules: FileValues, pointer: str = ""
+) -> dict[str, str] | None:
+    """What is wrong with the partition values that a remove or a skip names; they may name none."""
+    if not values:
+        return None
+    found = ("/partitionValues", _wanted(columns)) if values.keys() != columns else None
+    found = found or next(rules.partition_faults(values), None)
+    return None if found is None else {"pointer": pointer + found[0], "message": found[1]}
+
+
+def _wanted(columns: frozenset[str]) -> str:
+    wanted = ", ".join(sorted(columns)) or "none: the table is not partitioned"
+    return f"needs exactly the table's partition columns ({wanted})"
 
 
 def _check_actions(sent: tuple[tuple[int, Action], ...], check: _FileCheck, errors: Errors) -> None:

@@ -9,8 +9,11 @@ from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.tables import RecordSkip
 from tarnlog_server.core.alter import change_hash
+from tarnlog_server.core.file_values import values_of
 from tarnlog_server.core.intent import Intent, ReadSet, footprint_of
 from tarnlog_server.core.replay import Snapshot
+from tarnlog_server.core.schemas import schema_of
+from tarnlog_server.core.validate import partition_fault
 from tarnlog_server.usecases.cold_facts import ColdFacts
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.open_tables import OpenTables
@@ -57,6 +60,11 @@ class Skips:
             blind=False,
             committed_by=by,
         )
+        metadata = table.live.head.metadata
+        if metadata is not None:
+            columns, rules = frozenset(metadata.partition_columns), values_of(schema_of(metadata.schema_string))
+            fault = partition_fault(request.partition_values, columns, rules)
+            intent.doubts = {} if fault is None else {path_key(request.path): fault}
         committed = expect_committed(await self._commits.submit(table, intent))
         written = intent.actions[0]
         assert isinstance(written, Skip)
