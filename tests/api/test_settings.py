@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.tables import CreateTable
+from tarnlog_server.bootstrap import Service
 from tarnlog_server.settings import BadSettings, Settings, is_loopback, load_settings
 
 KEY = {"id": "k", "sha256": "0" * 64, "scope": "read"}
@@ -244,3 +247,15 @@ def test_properties_of_all_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     file = tmp_path / "tarnlog.toml"
     file.write_text('[table_defaults]\ncheckpoint.interval = 50\n"commit.coalesce" = false\nstate.format = "json"\n')
     assert load_settings().table_defaults == wanted
+
+
+async def test_properties_of_all_tables_reach_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TARNLOG_TABLE_DEFAULTS", '{"checkpoint.interval": 50}')
+    service = Service(load_settings(warehouse="memory://defaults", database_url="off"))
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]
+    asked = CreateTable(name="db.t", schema={"type": "struct", "fields": fields})
+    view = await service.coordinator.tables.create(asked)
+    assert view.defaults == {"checkpoint.interval": "50"}
+    table = await service.coordinator.open_tables.get(TableName.parse("db.t"))
+    assert table.live.setting("checkpoint.interval") == 50
+    await service.coordinator.close(0)
