@@ -19,6 +19,9 @@ from tarnlog_server.core.table_settings import setting
 from tarnlog_server.core.tombstones import Tombstones
 from tarnlog_server.core.version_record import VersionRecord
 
+BYTES_A_STEP, BYTES_AN_ACTION = 1500, 1200
+"""What a version of the window takes, and an action of it that is not held as a file besides: measured."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Step:
@@ -221,6 +224,19 @@ class SnapshotTracker:
         for key in expired:
             del tombstones[key]
         return dataclasses.replace(snapshot, tombstones=Tombstones(tombstones.finish()))
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the files and the window take. Files that are not packed are those of the window."""
+        files = self.head.files
+        actions = self._weight - 2 * len(self._steps)
+        own = max(0, actions - (len(files) - files.base))
+        return files.nbytes + len(self._steps) * BYTES_A_STEP + own * BYTES_AN_ACTION
+
+    def forget_steps(self, version: int) -> None:
+        """Let go of the versions up to one, as if the table had been opened from a state of it."""
+        while self._steps and self._steps[0].record.version <= version:
+            self._weight -= self._steps.popleft().weight
 
     def reseat(self, packed: Snapshot, segment: Segment) -> None:
         """Go on with the files of a former head in one segment, which takes a fraction of the memory.

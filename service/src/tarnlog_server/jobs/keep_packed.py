@@ -7,20 +7,32 @@ import structlog
 
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.usecases.coordinator import Coordinator
-from tarnlog_server.usecases.packing import Unpackable, is_due, pack
+from tarnlog_server.usecases.packing import Unpackable, forget_window, is_due, pack
 
 LOOK_SECONDS = 2.0
+QUIET_SECONDS = 30.0
+"""A table without a new version for so long is quiet: its few files are packed too."""
 _log = structlog.get_logger("tarnlog.jobs")
 
 
 async def keep_packed(coordinator: Coordinator) -> None:
     """Run until cancelled: one table at a time. Each look costs a glance at every open table."""
     refused: set[str] = set()
+    since: dict[str, tuple[int, float]] = {}
     while True:
         await coordinator.world.sleep(LOOK_SECONDS)
+        now, before, since = coordinator.world.monotonic(), since, {}
         for table in coordinator.open_tables.opened():
             live = table.live
-            if not live.opened or live.location in refused or not is_due(live.head.files):
+            if not live.opened:
+                continue
+            known = before.get(live.location)
+            changed = known is None or known[0] != live.head.version
+            since[live.location] = (live.head.version, now) if known is None or changed else known
+            quiet = now - since[live.location][1] >= QUIET_SECONDS
+            if quiet:
+                forget_window(live)
+            if live.location in refused or not is_due(live.head.files, quiet=quiet):
                 continue
             try:
                 packed = await pack(live)

@@ -34,7 +34,7 @@ class OpenTable:
     @property
     def nbytes(self) -> int:
         """About how much memory it takes."""
-        return BYTES_A_TABLE + (self.live.head.files.nbytes if self.live.opened else 0)
+        return BYTES_A_TABLE + (self.live.tracker.nbytes if self.live.opened else 0)
 
     @property
     def idle(self) -> bool:

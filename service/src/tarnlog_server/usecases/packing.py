@@ -1,7 +1,8 @@
 """Files that came with commits, packed beside those that came with a state: a tenth of the memory of as many actions.
 
 Made of an immutable snapshot, in slices that let commits through; only the exchange happens on the event loop. Packing
-waits until a good part of the table is unpacked, so that every file is packed a few times at most.
+waits until a good part of the table is unpacked, so that every file is packed a few times at most; a table of few files
+also until it is quiet, because many small tables together are as much memory as a large one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.usecases.live_table import LiveTable
 
 WORTH_IT = 20_000
-"""Recent files below which packing saves too little."""
+"""Recent files below which packing saves too little while a table is written to."""
+FEWEST = 50
+"""The same for a table that is quiet. The columns of a packed table take about 20 KB, however few files it has."""
 PART = 20
 """Packing is due when recent files are this part of the packed ones."""
 SLICE = 500
@@ -29,10 +32,10 @@ class Unpackable(ValueError):
     """Some file has text that no column can hold, or the rows are in an order of their own: they stay as they are."""
 
 
-def is_due(files: FileLog) -> bool:
+def is_due(files: FileLog, *, quiet: bool = False) -> bool:
     """Whether packing is worth its cost."""
     recent = len(files) - files.base
-    return recent >= WORTH_IT and recent * PART >= files.base
+    return recent >= (FEWEST if quiet else WORTH_IT) and recent * PART >= files.base
 
 
 async def pack(live: LiveTable) -> int:
@@ -49,6 +52,15 @@ async def pack(live: LiveTable) -> int:
     if live.opened and live.tracker is tracker:
         tracker.reseat(snapshot, segment)
     return len(rows)
+
+
+def forget_window(live: LiveTable) -> None:
+    """Let go of the versions that the newest state covers: they hold every action of theirs besides the packed files.
+
+    For a quiet table. A commit that was planned on an older version reads those versions again.
+    """
+    if live.opened and live.base is not None and live.base.ours:
+        live.tracker.forget_steps(live.base.ref.version)
 
 
 def _recent(snapshot: Snapshot) -> list[int]:
