@@ -15,7 +15,7 @@ from tarnlog.protocol.problems import CODES
 from tarnlog_server.codec.version_file import CorruptObject, decode
 from tarnlog_server.core.conflict import RULES
 from tarnlog_server.core.protocol_gate import WRITER_FEATURES
-from tarnlog_server.core.table_settings import SETTINGS, SUPERSEDED
+from tarnlog_server.core.table_settings import ALIASES, SETTINGS, SUPERSEDED
 from tarnlog_server.settings import PREFIX, Settings
 from tarnlog_server.telemetry.metrics import PrometheusTelemetry
 from tests.docs.data_files import live_rows
@@ -187,6 +187,11 @@ def test_every_table_property_is_listed_and_no_other() -> None:
     assert rows_of(section) == SETTINGS.keys()
     for name in SUPERSEDED:
         assert f"`{name}`" in section, "a name that does nothing is explained"
+
+
+def test_every_superseded_property_is_explained() -> None:
+    page = text_of("docs/declined.md")
+    assert [name for name in (*SUPERSEDED, *ALIASES) if f"| `{name}`" not in page] == []
 
 
 def test_every_decision_is_in_the_index() -> None:
