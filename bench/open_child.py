@@ -19,11 +19,11 @@ from typing import Any
 import uvloop
 
 from bench.open_tables import NAME, add_line, commit, service, states_of
+from bench.pruned_files import matching
 from tarnlog.protocol.predicates import parse_predicate
 from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.codec.state_avro import encode_manifest
 from tarnlog_server.usecases.coordinator import Coordinator
-from tarnlog_server.usecases.pruned_files import matching
 from tarnlog_server.usecases.state_read import Kind, StateRef
 
 WARM_OPENS = 20

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from tarnlog_server.adapters.faulty_store import Faults, FaultyStore
-from tarnlog_server.adapters.immutable_cache_store import ImmutableCacheStore
 from tarnlog_server.adapters.memory_store import MemoryStore
 from tarnlog_server.adapters.metered_store import MeteredStore
 from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
@@ -41,7 +40,6 @@ def faulty(inner: ObjectStore, faults: Faults, seed: int = 1) -> FaultyStore:
 def _wrappings() -> dict[str, Callable[[ObjectStore], ObjectStore]]:
     return {
         "metered": lambda inner: MeteredStore(inner, lambda *_: None),
-        "cached": lambda inner: ImmutableCacheStore(inner, lambda _: True, max_bytes=1000),
         "retrying": lambda inner: RetryingReadsStore(inner, sleep=Pauses(), rng=random.Random(1)),
         "faulty": lambda inner: faulty(inner, Faults()),
     }
@@ -111,101 +109,6 @@ async def test_every_operation_is_reported_with_its_code_time_and_bytes() -> Non
 
 
 # --- cache
-
-
-def cached(inner: ObjectStore, max_bytes: int = 1000) -> ImmutableCacheStore:
-    return ImmutableCacheStore(inner, lambda key: key.startswith("log/"), max_bytes=max_bytes)
-
-
-async def test_an_immutable_object_is_fetched_once() -> None:
-    inner = MemoryStore()
-    reads: list[str] = []
-    store = cached(MeteredStore(inner, lambda operation, *_: reads.append(operation)))
-    await inner.put("log/1", b"0123456789")
-    await inner.put("hint", b"a")
-    assert [await store.get("log/1") for _ in range(3)] == [b"0123456789"] * 3
-    assert await store.get("log/1", 2, 3) == b"234"
-    assert await store.get("log/1", 20) == b""
-    assert reads == ["get"]
-    assert [await store.get("hint") for _ in range(2)] == [b"a"] * 2
-    assert reads == ["get"] * 3
-    counts = store.counts
-    assert (counts.hits, counts.misses, counts.objects, counts.bytes) == (4, 1, 1, 10)
-    store.clear()
-    await store.get("log/1")
-    assert reads == ["get"] * 4
-
-
-async def test_a_range_does_not_pose_as_the_object() -> None:
-    store = cached(MemoryStore())
-    await store.put("log/1", b"0123456789")
-    assert await store.get("log/1", 0, 4) == b"0123"
-    assert await store.get("log/1") == b"0123456789"
-
-
-async def test_that_an_object_is_missing_is_never_remembered() -> None:
-    store = cached(MemoryStore())
-    with pytest.raises(ObjectMissing):
-        await store.get("log/1")
-    await store.put_if_absent("log/1", b"now")
-    assert await store.get("log/1") == b"now"
-
-
-async def test_put_and_delete_drop_what_was_kept() -> None:
-    store = cached(MemoryStore())
-    await store.put("log/1", b"old")
-    await store.get("log/1")
-    await store.put("log/1", b"new")
-    assert await store.get("log/1") == b"new"
-    await store.delete("log/1")
-    with pytest.raises(ObjectMissing):
-        await store.get("log/1")
-
-
-async def test_a_put_of_unknown_outcome_drops_too() -> None:
-    inner = MemoryStore()
-    failing = faulty(inner, Faults())
-    store = cached(failing)
-    await store.put("log/1", b"old")
-    await store.get("log/1")
-    failing.faults = Faults(lost_reply=1.0)
-    with pytest.raises(OutcomeUnknown):
-        await store.put("log/1", b"new")
-    assert await store.get("log/1") == b"new"
-
-
-async def test_a_read_that_a_put_overtook_is_not_kept() -> None:
-    class SlowReads(MemoryStore):
-        async def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            data = await super().get(key, start, length)
-            await asyncio.sleep(0.01)
-            return data
-
-    store = cached(SlowReads())
-    await store.put("log/1", b"old")
-    reading = asyncio.create_task(store.get("log/1"))
-    await asyncio.sleep(0)
-    await store.put("log/1", b"new")
-    await reading
-    assert await store.get("log/1") == b"new"
-
-
-async def test_the_cache_is_bounded_by_bytes_and_drops_the_least_recently_used() -> None:
-    store = cached(MemoryStore(), max_bytes=100)
-    for number in range(10):
-        await store.put(f"log/{number}", b"x" * 20)
-    for number in range(10):
-        await store.get("log/0")
-        await store.get(f"log/{number}")
-        assert store.counts.bytes <= 100
-    before = store.counts
-    assert before.objects == 5
-    await store.get("log/0")
-    await store.get("log/1")
-    assert store.counts.hits == before.hits + 1, "log/0 was used all the time, log/1 long ago"
-    await store.put("log/big", b"x" * 26)
-    await store.get("log/big")
-    assert store.counts.objects == 5, "one object does not sweep the cache"
 
 
 # --- retrying reads

@@ -13,12 +13,12 @@ import pytest_asyncio
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tarnlog.protocol.actions import Skip, SubCommit, Txn
+from tarnlog.protocol.actions import SubCommit
 from tarnlog_server.adapters import sql_index, sql_schema
 from tarnlog_server.adapters.memory_index import MemoryIndex
 from tarnlog_server.adapters.sql_engine import Database, database_url
 from tarnlog_server.adapters.sql_index import SqlIndex
-from tarnlog_server.codec.index_rows import change_of, commits_of, skip_of, txn_key, txn_of
+from tarnlog_server.codec.index_rows import change_of, commits_of
 from tarnlog_server.core.index_rows import Change, IndexWrong, TableFacts
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.index import Index, IndexGap
@@ -93,12 +93,9 @@ async def test_what_was_put_comes_back(index: Index) -> None:
 
 async def test_nothing_is_there_at_first(index: Index) -> None:
     assert await index.table(HERE) is None
-    assert await index.tables() == []
     assert await index.history(HERE, 0, 100) == []
     assert await index.around(HERE, 1000) == []
     assert await index.outcome(HERE, uuid(1)) is None
-    assert await index.txn(HERE, txn_key("app")) is None
-    assert await index.skips(HERE, 0, 100) == []
     assert await index.count(HERE) == (0, 0, -1, 0)
     await index.trim(HERE, 5)
     await index.forget(HERE)
@@ -154,7 +151,8 @@ async def test_facts_never_go_back(index: Index) -> None:
 async def test_tables_do_not_mix(index: Index) -> None:
     await index.put(facts(2), changes(0, 2))
     await index.put(facts(9, location=OTHER, name="a.b"), changes(7, 9, OTHER))
-    assert [(one.facts.name, one.last) for one in await index.tables()] == [("a.b", 9), ("sales.orders", 2)]
+    kept = [await index.table(location) for location in (OTHER, HERE)]
+    assert [(one.facts.name, one.last) for one in kept if one is not None] == [("a.b", 9), ("sales.orders", 2)]
     rows = await index.history(OTHER, 0, 10)
     assert [row.version for row in rows] == [7, 8, 9]
     with pytest.raises(IndexWrong):
@@ -184,31 +182,6 @@ async def test_a_commit_is_found_at_its_first_place(index: Index) -> None:
     again = msgspec.structs.replace(changes(5, 5)[0], commit_ids=((uuid(400), 1),))
     await index.put(facts(5), [again])
     assert await index.outcome(HERE, uuid(400)) == (2, 7)
-
-
-async def test_the_newest_txn_counts_whatever_order_it_came_in(index: Index) -> None:
-    def txn(number: int) -> Txn:
-        return Txn(app_id="a" * 1000 + "\u0000ü", version=number, last_updated=number)
-
-    newer = [change_of(HERE, record(5, txn(50))), change_of(HERE, record(6, txn(60), txn(61)))]
-    await index.put(facts(6), newer)
-    await index.put(facts(6), [change_of(HERE, record(4, txn(40)))])
-    row = await index.txn(HERE, txn_key(txn(0).app_id))
-    assert row is not None
-    assert row.version == 6
-    assert txn_of(HERE, row) == txn(61)
-
-
-async def test_skips_are_kept_by_version(index: Index) -> None:
-    def skip(path: str) -> Skip:
-        return Skip(path=path, skip_timestamp=5, reason="broken \u0000", operation="OPTIMIZE", retry_after=9)
-
-    first = change_of(HERE, record(1, skip("a"), skip("b" * 3000)))
-    second = change_of(HERE, record(2, skip("a")))
-    await index.put(facts(2), [first, second])
-    rows = await index.skips(HERE, 0, 2)
-    assert [skip_of(HERE, row) for row in rows] == [skip("a"), skip("b" * 3000), skip("a")]
-    assert [row.position for row in await index.skips(HERE, 1, 1)] == [0, 1]
 
 
 async def test_trimming_keeps_the_rest_and_its_content(index: Index) -> None:

@@ -20,9 +20,7 @@ from tarnlog_server.ports.index import (
     Change,
     IndexedTable,
     IndexUnavailable,
-    SkipRow,
     TableFacts,
-    TxnRow,
     VersionRow,
 )
 from tests.simulation.storage import Trace
@@ -130,10 +128,6 @@ class IndexLink:
         found: IndexedTable | None = await self._met("table", location)
         return found
 
-    async def tables(self) -> list[IndexedTable]:
-        found: list[IndexedTable] = await self._met("tables")
-        return found
-
     async def history(self, location: str, first: int, last: int) -> list[VersionRow]:
         found: list[VersionRow] = await self._met("history", location, first, last)
         return found
@@ -144,14 +138,6 @@ class IndexLink:
 
     async def outcome(self, location: str, commit_id: str) -> tuple[int, int] | None:
         found: tuple[int, int] | None = await self._met("outcome", location, commit_id)
-        return found
-
-    async def txn(self, location: str, key: str) -> TxnRow | None:
-        found: TxnRow | None = await self._met("txn", location, key)
-        return found
-
-    async def skips(self, location: str, first: int, last: int) -> list[SkipRow]:
-        found: list[SkipRow] = await self._met("skips", location, first, last)
         return found
 
     async def count(self, location: str) -> tuple[int, int, int, int]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from bench.pruned_files import matching
 from tarnlog.protocol.predicates import parse_predicate
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
 from tarnlog_server.core.match import may_match
 from tarnlog_server.core.schemas import schema_of
 from tarnlog_server.usecases import state_entries
-from tarnlog_server.usecases.pruned_files import matching
 from tests.usecases.replicas import ORDERS, Warehouse, add_line, commit, create, remove_line
 
 SCHEMA = {

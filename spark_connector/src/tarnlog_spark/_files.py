@@ -75,8 +75,3 @@ def dealt(sizes: Sequence[int], splits: Splits) -> list[list[int]]:
         groups[index].append(place)
         heapq.heapreplace(loads, (load + size + OPEN_COST, index))
     return groups
-
-
-def total_size(files: Sequence[DataFile]) -> int:
-    """The bytes of the files."""
-    return sum(file.size for file in files)

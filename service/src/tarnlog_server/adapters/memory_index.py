@@ -13,9 +13,7 @@ from tarnlog_server.ports.index import (
     IndexedTable,
     IndexGap,
     IndexWrong,
-    SkipRow,
     TableFacts,
-    TxnRow,
     VersionRow,
 )
 
@@ -25,8 +23,6 @@ class _Rows:
     facts: TableFacts
     versions: dict[int, VersionRow] = dataclasses.field(default_factory=dict)
     commits: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    txns: dict[str, TxnRow] = dataclasses.field(default_factory=dict)
-    skips: dict[tuple[int, int], SkipRow] = dataclasses.field(default_factory=dict)
     first: int = 0
     last: int = -1
     content: int = 0
@@ -73,19 +69,10 @@ class MemoryIndex:
         rows.content += change.row.checksum
         for commit_id, seq in change.commit_ids:
             rows.commits[commit_id] = min(rows.commits.get(commit_id, (version, seq)), (version, seq))
-        for txn in change.txns:
-            known = rows.txns.get(txn.key)
-            if known is None or known.version < version:
-                rows.txns[txn.key] = txn
-        for skip in change.skips:
-            rows.skips[(version, skip.position)] = skip
 
     async def table(self, location: str) -> IndexedTable | None:
         rows = self.rows.get(location)
         return None if rows is None else rows.table
-
-    async def tables(self) -> list[IndexedTable]:
-        return sorted((rows.table for rows in self.rows.values()), key=lambda one: (one.facts.name, one.facts.location))
 
     async def history(self, location: str, first: int, last: int) -> list[VersionRow]:
         rows = self.rows.get(location)
@@ -104,15 +91,6 @@ class MemoryIndex:
         rows = self.rows.get(location)
         return None if rows is None else rows.commits.get(commit_id)
 
-    async def txn(self, location: str, key: str) -> TxnRow | None:
-        rows = self.rows.get(location)
-        return None if rows is None else rows.txns.get(key)
-
-    async def skips(self, location: str, first: int, last: int) -> list[SkipRow]:
-        rows = self.rows.get(location)
-        found = sorted(rows.skips.items()) if rows is not None else []
-        return [row for (version, _), row in found if first <= version <= last]
-
     async def count(self, location: str) -> tuple[int, int, int, int]:
         rows = self.rows.get(location)
         if rows is None or not rows.versions:
@@ -128,7 +106,6 @@ class MemoryIndex:
         for version in [version for version in rows.versions if version < first]:
             rows.content -= rows.versions.pop(version).checksum
         rows.commits = {key: place for key, place in rows.commits.items() if place[0] >= first}
-        rows.skips = {key: row for key, row in rows.skips.items() if key[0] >= first}
         rows.first = max(rows.first, first)
 
     async def forget(self, location: str) -> None:

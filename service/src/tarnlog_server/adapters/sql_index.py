@@ -13,14 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tarnlog_server.adapters.memory_index import check_run
 from tarnlog_server.adapters.sql_bulk import insert_rows
 from tarnlog_server.adapters.sql_engine import Database
-from tarnlog_server.adapters.sql_schema import OF_A_TABLE, commits, skips, tables, txns, versions
+from tarnlog_server.adapters.sql_schema import OF_A_TABLE, commits, tables, versions
 from tarnlog_server.ports.index import (
     Change,
     IndexedTable,
     IndexWrong,
-    SkipRow,
     TableFacts,
-    TxnRow,
     VersionRow,
 )
 
@@ -35,14 +33,6 @@ _VERSION_CONFLICT = (
 _COMMIT_CONFLICT = (
     'ON CONFLICT ("table", "commit_id") DO UPDATE SET "version" = excluded."version", "seq" = excluded."seq" '
     'WHERE excluded."version" < tarnlog_commits."version"'
-)
-_TXN_CONFLICT = (
-    'ON CONFLICT ("table", "key") DO UPDATE SET "version" = excluded."version", "txn" = excluded."txn", '
-    '"checksum" = excluded."checksum" WHERE excluded."version" > tarnlog_txns."version"'
-)
-_SKIP_CONFLICT = (
-    'ON CONFLICT ("table", "version", "position") DO UPDATE SET "skip" = excluded."skip", '
-    '"checksum" = excluded."checksum"'
 )
 
 
@@ -70,11 +60,6 @@ class SqlIndex:
         row = await self._first(select(tables).where(tables.c.location == location))
         return None if row is None else _table_of(row)
 
-    async def tables(self) -> list[IndexedTable]:
-        rows = await self._all(select(tables))
-        # Databases order text by their own rules.
-        return sorted(map(_table_of, rows), key=lambda one: (one.facts.name, one.facts.location))
-
     async def history(self, location: str, first: int, last: int) -> list[VersionRow]:
         wanted = _of(location, versions, *_VERSION).where(versions.c.version.between(first, last))
         return [VersionRow(*row) for row in await self._all(wanted.order_by(versions.c.version))]
@@ -90,16 +75,6 @@ class SqlIndex:
         wanted = _of(location, commits, commits.c.version, commits.c.seq).where(commits.c.commit_id == commit_id)
         row = await self._first(wanted)
         return None if row is None else (row[0], row[1])
-
-    async def txn(self, location: str, key: str) -> TxnRow | None:
-        wanted = _of(location, txns, txns.c.key, txns.c.version, txns.c.txn, txns.c.checksum)
-        row = await self._first(wanted.where(txns.c.key == key))
-        return None if row is None else TxnRow(*row)
-
-    async def skips(self, location: str, first: int, last: int) -> list[SkipRow]:
-        wanted = _of(location, skips, skips.c.version, skips.c.position, skips.c.skip, skips.c.checksum)
-        wanted = wanted.where(skips.c.version.between(first, last)).order_by(skips.c.version, skips.c.position)
-        return [SkipRow(*row) for row in await self._all(wanted)]
 
     async def count(self, location: str) -> tuple[int, int, int, int]:
         version = versions.c.version
@@ -118,7 +93,7 @@ class SqlIndex:
                 return
             known = _table_of(row)
             first = min(first, known.last)
-            for table in (versions, commits, skips):
+            for table in (versions, commits):
                 await connection.execute(delete(table).where(table.c.table == row.id, table.c.version < first))
             left = select(func.coalesce(func.sum(versions.c.checksum), 0)).where(
                 versions.c.table == row.id, versions.c.version.between(known.first, known.last)
@@ -182,17 +157,11 @@ async def _insert(connection: AsyncConnection, number: int, changes: Sequence[Ch
     await insert_rows(connection, versions, rows, _VERSION_CONFLICT)
     # The first place of an id counts, and a statement may name a key once.
     places: dict[str, tuple[int, int]] = {}
-    applications: dict[str, TxnRow] = {}
     for change in changes:
         for commit_id, seq in change.commit_ids:
             places.setdefault(commit_id, (change.row.version, seq))
-        applications.update((txn.key, txn) for txn in change.txns)
     found = [(number, commit_id, *place) for commit_id, place in places.items()]
     await insert_rows(connection, commits, found, _COMMIT_CONFLICT)
-    newest = [(number, *msgspec.structs.astuple(txn)) for txn in applications.values()]
-    await insert_rows(connection, txns, newest, _TXN_CONFLICT)
-    skipped = [(number, *msgspec.structs.astuple(skip)) for change in changes for skip in change.skips]
-    await insert_rows(connection, skips, skipped, _SKIP_CONFLICT)
 
 
 def _extended(known: IndexedTable, facts: TableFacts, new: Sequence[Change]) -> IndexedTable:

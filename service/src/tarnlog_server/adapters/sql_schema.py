@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest revision in `migrations/`: what this release works with. Known here, so that an index that is up to date
 opens without loading Alembic."""
 REVISION_TABLE = "tarnlog_revision"
@@ -55,26 +55,6 @@ commits = Table(
     Column("seq", BigInteger, nullable=False),
 )
 
-txns = Table(
-    "tarnlog_txns",
-    metadata,
-    Column("table", BigInteger, primary_key=True, autoincrement=False),
-    Column("key", String(32), primary_key=True),
-    Column("version", BigInteger, nullable=False),
-    Column("txn", Text, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
-
-skips = Table(
-    "tarnlog_skips",
-    metadata,
-    Column("table", BigInteger, primary_key=True, autoincrement=False),
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, primary_key=True, autoincrement=False),
-    Column("skip", Text, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
-
 leases = Table(
     "tarnlog_leases",
     metadata,
@@ -106,5 +86,5 @@ segment_parts = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-OF_A_TABLE = (versions, commits, txns, skips)
+OF_A_TABLE = (versions, commits)
 """What has rows of a table."""

@@ -14,9 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tarnlog.protocol.actions import Skip, Txn
-from tarnlog_server.codec.side_facts import body, from_body
-from tarnlog_server.core.index_rows import Change, IndexWrong, SkipRow, TxnRow, VersionRow
+from tarnlog_server.core.index_rows import Change, IndexWrong, VersionRow
 from tarnlog_server.core.version_record import VersionRecord
 
 CHECKSUM_BYTES = 5
@@ -41,23 +39,13 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def change_of(location: str, record: VersionRecord) -> Change:
-    """What a version adds to the index. Costs its commits, and a pass over its actions."""
+    """What a version adds to the index. Costs its commits."""
     commits = _ENCODE(_commits(record)).decode()
     checksum = checksum_of(location, "version", record.version, record.timestamp, commits)
-    txns: list[TxnRow] = []
-    skips: list[SkipRow] = []
-    for action in record.actions:
-        if isinstance(action, Txn):
-            txns.append(_txn_row(location, record.version, action))
-        elif isinstance(action, Skip):
-            skips.append(_skip_row(location, record.version, len(skips), action))
     return Change(
         VersionRow(record.version, record.timestamp, commits, checksum),
         # Ids of ours are UUIDs; whatever else stands there is nothing that anyone asks for.
         tuple((sub.commit_id, sub.seq) for sub in record.sub_commits if len(sub.commit_id) == UUID_LENGTH),
-        # Several commits of a version may speak of one application: the last of them counts.
-        tuple({row.key: row for row in txns}.values()),
-        tuple(skips),
     )
 
 
@@ -66,25 +54,6 @@ def commits_of(location: str, row: VersionRow) -> tuple[CommitRow, ...]:
     _check(row.checksum, location, "version", row.version, row.timestamp, row.commits)
     with _readable():
         return _COMMITS.decode(row.commits)
-
-
-def txn_of(location: str, row: TxnRow) -> Txn:
-    """The txn of a row; IndexWrong unless it is as it was made for this table."""
-    _check(row.checksum, location, "txn", row.version, row.key, row.txn)
-    with _readable():
-        return from_body(Txn, msgspec.Raw(row.txn.encode()))
-
-
-def skip_of(location: str, row: SkipRow) -> Skip:
-    """The skip of a row; IndexWrong unless it is as it was made for this table."""
-    _check(row.checksum, location, "skip", row.version, row.position, row.skip)
-    with _readable():
-        return from_body(Skip, msgspec.Raw(row.skip.encode()))
-
-
-def txn_key(app_id: str) -> str:
-    """What an application's row is found by: ids are longer than what a database can index."""
-    return hashlib.blake2b(app_id.encode(), digest_size=16).hexdigest()
 
 
 def checksum_of(*parts: str | int) -> int:
@@ -107,17 +76,6 @@ def _commits(record: VersionRecord) -> tuple[CommitRow, ...]:
         )
         for sub in record.sub_commits
     )
-
-
-def _txn_row(location: str, version: int, txn: Txn) -> TxnRow:
-    key = txn_key(txn.app_id)
-    text = bytes(body(txn)).decode()
-    return TxnRow(key, version, text, checksum_of(location, "txn", version, key, text))
-
-
-def _skip_row(location: str, version: int, position: int, skip: Skip) -> SkipRow:
-    text = bytes(body(skip)).decode()
-    return SkipRow(version, position, text, checksum_of(location, "skip", version, position, text))
 
 
 def _check(checksum: int, *parts: str | int) -> None:

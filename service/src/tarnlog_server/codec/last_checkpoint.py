@@ -5,14 +5,10 @@ Other readers reject members they do not know, so it never gets one of ours.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from msgspec import Struct
 
 from tarnlog_server.codec.version_file import CorruptObject, inflate
-
-CheckpointFormat = Literal["avro-state", "json", "json-multipart", "parquet"]
 
 
 class LastCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

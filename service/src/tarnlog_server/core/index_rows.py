@@ -18,32 +18,12 @@ class VersionRow(Struct, frozen=True):
     checksum: int
 
 
-class TxnRow(Struct, frozen=True):
-    """How far an application got, by the version that said so last. `key` is a digest of its id, `txn` is JSON."""
-
-    key: str
-    version: int
-    txn: str
-    checksum: int
-
-
-class SkipRow(Struct, frozen=True):
-    """A skip that a version recorded, the `position`-th of its skips. `skip` is JSON."""
-
-    version: int
-    position: int
-    skip: str
-    checksum: int
-
-
 class Change(Struct, frozen=True):
     """What one version adds to the index."""
 
     row: VersionRow
     commit_ids: tuple[tuple[str, int], ...] = ()
     """Each with its seq."""
-    txns: tuple[TxnRow, ...] = ()
-    skips: tuple[SkipRow, ...] = ()
 
 
 class TableFacts(Struct, frozen=True):

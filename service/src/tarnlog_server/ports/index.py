@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tarnlog_server.core.index_rows import Change, IndexedTable, IndexWrong, SkipRow, TableFacts, TxnRow, VersionRow
+from tarnlog_server.core.index_rows import Change, IndexedTable, IndexWrong, TableFacts, VersionRow
 
 __all__ = [
     "Change",
@@ -18,9 +18,7 @@ __all__ = [
     "IndexUnavailable",
     "IndexWrong",
     "IndexedTable",
-    "SkipRow",
     "TableFacts",
-    "TxnRow",
     "VersionRow",
 ]
 
@@ -59,10 +57,6 @@ class Index(Protocol):
         """One table."""
         ...
 
-    async def tables(self) -> list[IndexedTable]:
-        """All tables, by name and location."""
-        ...
-
     async def history(self, location: str, first: int, last: int) -> list[VersionRow]:
         """The versions first..last that are there, in order."""
         ...
@@ -73,14 +67,6 @@ class Index(Protocol):
 
     async def outcome(self, location: str, commit_id: str) -> tuple[int, int] | None:
         """The (version, seq) of a commit: a hint, to be found again in that version."""
-        ...
-
-    async def txn(self, location: str, key: str) -> TxnRow | None:
-        """How far an application got, by the newest version that is there."""
-        ...
-
-    async def skips(self, location: str, first: int, last: int) -> list[SkipRow]:
-        """The skips that versions first..last recorded, in order."""
         ...
 
     async def count(self, location: str) -> tuple[int, int, int, int]:
