@@ -13,6 +13,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
+    EraseInfo,
     Health,
     NotInLog,
     RebuildInfo,
@@ -295,6 +296,13 @@ class TableApi(Protocol):
         """Delete data files that no kept version has, no session covers, and that are older than the retention.
 
         A dry run only finds them. Less than 24 hours needs `override_minimum`, and a key of scope admin.
+        """
+
+    def erase(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> EraseInfo:
+        """Delete the files that versions up to now removed, with the versions and states that name them.
+
+        For data that must be gone now: after a delete, its rows cannot be read any more, and time travel begins with
+        the newest version. A dry run only lists what would go. Needs a key of scope admin.
         """
 
     def operations(self) -> tuple[OperationInfo, ...]:

@@ -35,6 +35,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
+    EraseInfo,
     Health,
     NotInLog,
     RebuildInfo,
@@ -455,6 +456,9 @@ class AsyncClient:
     ) -> VacuumInfo:
         call = _calls.vacuum(table, dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum)
         return await self._long(call, on_progress)
+
+    async def erase(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> EraseInfo:
+        return await self._long(_calls.erase(table, dry_run=dry_run), on_progress)
 
     # The service
 

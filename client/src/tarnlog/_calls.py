@@ -17,6 +17,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
+    EraseInfo,
     Health,
     RebuildInfo,
     SessionInfo,
@@ -352,6 +353,11 @@ def vacuum(table: str, *, dry_run: bool, retention_hours: float | None, override
     content = body(dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum or None)
     request = Request(method="POST", path=table_path(table, "vacuum"), headers=JSON, body=content)
     return Call(request=request, read=reading(VacuumInfo))
+
+
+def erase(table: str, *, dry_run: bool) -> Call[EraseInfo]:
+    request = Request(method="POST", path=table_path(table, "erase"), headers=JSON, body=body(dry_run=dry_run))
+    return Call(request=request, read=reading(EraseInfo))
 
 
 # The service

@@ -34,6 +34,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
+    EraseInfo,
     Health,
     NotInLog,
     RebuildInfo,
@@ -456,6 +457,9 @@ class Client:
     ) -> VacuumInfo:
         call = _calls.vacuum(table, dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum)
         return self._long(call, on_progress)
+
+    def erase(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> EraseInfo:
+        return self._long(_calls.erase(table, dry_run=dry_run), on_progress)
 
     # The service
 

@@ -203,6 +203,37 @@ class VacuumInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     examples: tuple[OrphanInfo, ...] = ()
 
 
+class WithheldInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many removed files an erase leaves, by reason."""
+
+    in_session: int = 0
+    older_than_table: int = 0
+    other_table: int = 0
+    not_data: int = 0
+
+
+class EraseInfo(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an erase deleted, or would delete; `status` is `partial` when it has to be run again."""
+
+    table_name: str
+    status: str
+    version: int | None = None
+    floor: int = 0
+    files_found: int = 0
+    files_deleted: int = 0
+    size_bytes_found: int = 0
+    size_bytes_deleted: int = 0
+    versions_erased: int = 0
+    checkpoints_deleted: int = 0
+    states_deleted: int = 0
+    manifests_deleted: int = 0
+    dry_run: bool = False
+    duration_ms: int = 0
+    message: str = ""
+    withheld: WithheldInfo = WithheldInfo()
+    examples: tuple[OrphanInfo, ...] = ()
+
+
 class CheckInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """One question that was asked of a table, and the answer."""
 

@@ -57,6 +57,7 @@ CALLS: dict[tuple[str, str], Words] = {
     ),
     ("DELETE", "/v1/tables/{table}/sessions/{session}"): _both("end_session(...)", "sessions TABLE --end ID"),
     ("POST", "/v1/tables/{table}/vacuum"): _both("vacuum(...)", "vacuum TABLE"),
+    ("POST", "/v1/tables/{table}/erase"): _both("erase(...)", "erase TABLE"),
     ("POST", "/v1/tables/{table}/verify"): _both("verify(...)", "verify TABLE"),
     ("POST", "/v1/tables/{table}/repair"): _both("repair(...)", "repair TABLE"),
     ("POST", "/v1/tables/{table}/rebuild"): _both("rebuild(...)", "rebuild TABLE"),

@@ -43,6 +43,7 @@ from tarnlog._results import (
     CheckpointInfo,
     CleanupInfo,
     CommitRecord,
+    EraseInfo,
     Health,
     NotInLog,
     RebuildInfo,
@@ -568,6 +569,14 @@ class FakeTarnlog:
         status = "dry-run" if dry_run else "success"
         message = "there was nothing to delete"
         return VacuumInfo(table_name=table, status=status, retention_hours=hours, dry_run=dry_run, message=message)
+
+    def erase(self, table: str, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> EraseInfo:
+        """There is no storage here, so there is never anything to delete, and every version stays."""
+        self._table(table)
+        if on_progress is not None:
+            on_progress(Progress(0, None, "files"))
+        status = "dry-run" if dry_run else "success"
+        return EraseInfo(table_name=table, status=status, dry_run=dry_run)
 
     # The service
 

@@ -11,6 +11,7 @@ import typer
 from tarnlog.cli import (
     audits,
     commits,
+    erase,
     index,
     keys,
     log,
@@ -88,6 +89,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Data files": {
         "vacuum": vacuum.vacuum,
+        "erase": erase.erase,
         "sessions": sessions.sessions,
         "skips": skips.skips,
         "cooldowns": skips.cooldowns,

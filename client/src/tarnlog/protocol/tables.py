@@ -97,6 +97,12 @@ class VacuumTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     override_minimum: bool = False
 
 
+class EraseTable(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """An erase of what versions up to now removed; a dry run only lists what would go."""
+
+    dry_run: bool = False
+
+
 class WriteCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A state to be written now; without a format, in the table's own (`state.format`)."""
 

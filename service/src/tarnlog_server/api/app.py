@@ -20,6 +20,7 @@ from tarnlog_server.api.dashboard.routes import Dashboard
 from tarnlog_server.api.docs import docs_routes
 from tarnlog_server.api.document import completed, extra_of
 from tarnlog_server.api.edge import Edge
+from tarnlog_server.api.erase import EraseRoutes
 from tarnlog_server.api.index import IndexRoutes
 from tarnlog_server.api.local_only import LocalOnly
 from tarnlog_server.api.operation import Operation, OperationRoute
@@ -108,6 +109,7 @@ def create_app(
         *StateRoutes(coordinator, small).operations(),
         *SessionRoutes(coordinator, small).operations(),
         *VacuumRoutes(coordinator, small).operations(),
+        *EraseRoutes(coordinator, small).operations(),
         *AuditRoutes(coordinator, small).operations(),
         *IndexRoutes(coordinator, small).operations(),
         *OperationRoutes(coordinator).operations(),

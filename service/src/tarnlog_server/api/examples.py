@@ -160,6 +160,25 @@ VACUUM: dict[str, Any] = {
     "kept": {"referenced": 1, "young": 0, "inSession": 0, "notData": 0, "otherTable": 0, "olderThanTable": 0},
     "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
 }
+ERASED: dict[str, Any] = {
+    "tableName": "sales.orders",
+    "status": "success",
+    "version": 13,
+    "floor": 13,
+    "filesFound": 1,
+    "filesDeleted": 1,
+    "sizeBytesFound": 4096,
+    "sizeBytesDeleted": 4096,
+    "versionsErased": 13,
+    "checkpointsDeleted": 0,
+    "statesDeleted": 2,
+    "manifestsDeleted": 3,
+    "dryRun": False,
+    "durationMs": 42,
+    "message": "1 files and 13 versions were erased",
+    "withheld": {"inSession": 0, "olderThanTable": 0, "otherTable": 0, "notData": 0},
+    "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
+}
 VERIFIED: dict[str, Any] = {
     "tableName": "sales.orders",
     "status": "failed",

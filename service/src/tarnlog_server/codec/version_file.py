@@ -14,7 +14,21 @@ from tarnlog.protocol.actions import Action, CommitInfo
 from tarnlog_server.codec.sealed_lines import NO_CRC, CorruptObject, check_seal, inflate, seal
 from tarnlog_server.core.version_record import VersionRecord
 
-__all__ = ["CorruptObject", "decode", "encode", "inflate", "put_id_of"]
+__all__ = ["CorruptObject", "ErasedVersion", "decode", "encode", "encode_erased", "inflate", "put_id_of"]
+ERASED = b'{"erased":'
+
+
+class ErasedVersion(CorruptObject):
+    """What an erase left in the slot of a version: its commit ids, and none of its actions.
+
+    The slot stays taken, so that a replica that is behind cannot write into it, and a commit that is sent again is
+    still recognised. A reader that meets it is behind the floor and has to open the log again; one that does not know
+    of erasures takes it for a damaged file, and does the same.
+    """
+
+    def __init__(self, key: str, record: VersionRecord) -> None:
+        super().__init__(key, "its content was erased: only versions from the floor on can be read")
+        self.record = record
 
 
 def encode(info: CommitInfo, lines: list[bytes], *, compress: bool) -> bytes:
@@ -23,12 +37,33 @@ def encode(info: CommitInfo, lines: list[bytes], *, compress: bool) -> bytes:
     return seal(b"\n".join([first, *(line for line in lines if line), b""]), compress=compress)
 
 
+def encode_erased(record: VersionRecord, floor: int) -> bytes:
+    """The bytes that replace a version below `floor`: who put it, and the ids of its commits.
+
+    The counts of actions stay, although there are none: readers that do not know the second line notice that.
+    """
+    known = record.previous_put_id is not msgspec.UNSET
+    subs = [msgspec.structs.replace(one, operation_parameters={}, operation_metrics={}) for one in record.sub_commits]
+    info = CommitInfo(
+        timestamp=record.timestamp,
+        version=record.version if known else None,
+        put_id=record.put_id,
+        previous_put_id=record.previous_put_id if isinstance(record.previous_put_id, str) else None,
+        sub_commits=tuple(subs),
+        adopted_from=record.adopted_from,
+    )
+    return encode(info, [ERASED + b'{"floor":%d}}' % floor], compress=True)
+
+
 def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) -> VersionRecord:
-    """A version from its bytes; CorruptObject names the object. `modified_ms` stands in for a missing timestamp."""
+    """A version from its bytes; CorruptObject names the object. `modified_ms` stands in for a missing timestamp.
+
+    ErasedVersion, which is a CorruptObject, for what an erase left of it.
+    """
     text = inflate(key, data)
     if not text.strip():
         raise CorruptObject(key, "it is empty")
-    check_seal(key, text)
+    erased = check_seal(key, text) and text.partition(b"\n")[2].startswith(ERASED)
     try:
         decoded = decode_lines(text)
     except MalformedLine as error:
@@ -39,7 +74,7 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
         raise CorruptObject(key, "it holds no action")
     info = next((action for action in decoded if isinstance(action, CommitInfo)), None)
     actions = tuple(action for action in decoded if isinstance(action, Action))
-    if info is not None and info.sub_commits:
+    if info is not None and info.sub_commits and not erased:
         expected = sum(sub.action_count for sub in info.sub_commits if isinstance(sub.action_count, int))
         if expected != len(actions):
             raise CorruptObject(key, f"its commitInfo announces {expected} actions, but {len(actions)} are there")
@@ -48,7 +83,7 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
     if info is not None and numbered and info.version != version:
         raise CorruptObject(key, f"it is the file of version {info.version}, in the place of version {version}")
     timestamp = info.timestamp if info is not None and info.timestamp is not None else modified_ms
-    return VersionRecord(
+    record = VersionRecord(
         version=version,
         timestamp=timestamp if timestamp is not None else -1,
         put_id=info.put_id if info else None,
@@ -57,6 +92,9 @@ def decode(key: str, version: int, data: bytes, modified_ms: int | None = None) 
         adopted_from=info.adopted_from if info else None,
         previous_put_id=info.previous_put_id if info is not None and numbered else msgspec.UNSET,
     )
+    if erased:
+        raise ErasedVersion(key, record)
+    return record
 
 
 def put_id_of(key: str, data: bytes) -> str | None:

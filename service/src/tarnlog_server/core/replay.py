@@ -151,6 +151,8 @@ def append(state: Snapshot, record: VersionRecord) -> Applied:
                 uncounted -= 1
             else:
                 counted -= gone.num_records
+    if record.erases:
+        tombstones = immutables.Map()  # no state names a removed file any more
     dropped = (state.dropped or record.drops_table) and not record.registers_table
     after = Snapshot(
         version=record.version,

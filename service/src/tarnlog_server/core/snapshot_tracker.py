@@ -69,6 +69,8 @@ class SnapshotTracker:
         """Whether the base is another writer's state."""
         self.adopted_from: int | None = None
         """The last version of other writers before the log was taken over; None when it always was ours."""
+        self.erased_at = -1
+        """The last ERASE that was applied: states of older versions are deleted, so nothing is built on them."""
         self._steps: deque[Step] = deque()
         self._weight = 0
         self._forgets_at = base.version + 1000
@@ -96,6 +98,8 @@ class SnapshotTracker:
         elif record.adopted_from is not None and self._is_foreign(record.adopted_from):
             self.adopted_from = record.adopted_from
         self.ids.record(record)
+        if record.erases:
+            self.erased_at = record.version
         if record.version % 1000 == 0:
             self.head = self._without_expired_removes(self.head)
         if self.head.metadata is not before.metadata:

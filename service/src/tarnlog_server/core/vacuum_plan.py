@@ -14,7 +14,7 @@ seen in either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -74,9 +74,12 @@ class VacuumPlan:
         now_ms: int,
         retention_ms: int,
         created_ms: int = 0,
+        erased: Collection[str] = (),
     ) -> None:
         self._references = references
         self._created = created_ms
+        self._erased = erased
+        """Keys of files that an erase wants gone whatever their age."""
         self._old_before = now_ms - retention_ms
         # A session's clock may be behind ours.
         active = [one.prefix for one in sessions if one.expires_at_ms + CLOCK_TOLERANCE_MS > now_ms]
@@ -103,8 +106,12 @@ class VacuumPlan:
             return Why.REFERENCED
         if protected is not None:
             return protected
-        if one.modified_ms >= self._old_before:
+        if one.modified_ms >= self._old_before and not self.is_erased(one):
             return Why.YOUNG
         if self._covered and any(path.startswith(self._covered) for path in (one.path, path_key(one.path))):
             return Why.SESSION
         return None
+
+    def is_erased(self, one: DataObject) -> bool:
+        """Whether a version removed this file, and an erase is to delete it."""
+        return one.path in self._erased or path_key(one.path) in self._erased

@@ -204,6 +204,8 @@ class AvroStateWriter:
     ) -> _Plan | None:
         """What follows from the last state of ours and the versions since; None when there is nothing to build on."""
         manifest = known.manifest if known is not None and known.ours else None
+        if manifest is not None and manifest.facts.version < tracker.erased_at:
+            return None
         steps = tracker.steps_after(manifest.facts.version) if manifest is not None else None
         if manifest is None or steps is None or manifest.facts.version > snapshot.version:
             return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
@@ -141,6 +143,32 @@ class Checkpoints:
         """A state of the newest version that shares nothing with an older one. Raises StoreError, ProblemError."""
         return await self._write(table, None, Reason.REPAIR, progress)
 
+    async def rewrite_at(self, table: OpenTable, version: int, progress: Progress = unheard) -> None:
+        """An Avro state of a version that shares nothing with older ones. Raises StoreError, CorruptObject.
+
+        The protocol must have been raised before that version.
+        """
+        live = table.live
+        async with self._writing(live.location):
+            tracker, snapshot = live.tracker, live.tracker.snapshot_at(version)
+            if snapshot is None:
+                tracker, _ = await live.rebuilt(version)
+                snapshot = tracker.head
+            await StateWriter(live, self._tables.world, progress).write_fresh(snapshot, tracker)
+
+    @contextlib.asynccontextmanager
+    async def _writing(self, place: str) -> AsyncIterator[None]:
+        """One writer a table: whoever comes second waits."""
+        async with self._free:
+            await self._free.wait_for(lambda: place not in self._busy)
+            self._busy.add(place)
+        try:
+            yield
+        finally:
+            async with self._free:
+                self._busy.discard(place)
+                self._free.notify_all()
+
     async def _on_demand(
         self,
         name: TableName,
@@ -175,25 +203,19 @@ class Checkpoints:
         """One writer a table: whoever comes second waits."""
         place = table.live.location
         telemetry = self._tables.telemetry
-        async with self._free:
-            await self._free.wait_for(lambda: place not in self._busy)
-            self._busy.add(place)
-        started = self._tables.world.monotonic()
-        try:
-            await self.raise_protocol(table, format)
-            compact = compact or reason is Reason.REPAIR
-            names = await self._renormalise(table) if compact or _whole(table.live, format) else None
-            writer = StateWriter(table.live, self._tables.world, progress, names)
-            written = await writer.write(format=format, compact=compact)
-            if compact:
-                table.live.broken_states = False
-        except Exception:
-            telemetry.state_failed(format or str(table.live.setting("state.format")))
-            raise
-        finally:
-            async with self._free:
-                self._busy.discard(place)
-                self._free.notify_all()
+        async with self._writing(place):
+            started = self._tables.world.monotonic()
+            try:
+                await self.raise_protocol(table, format)
+                compact = compact or reason is Reason.REPAIR
+                names = await self._renormalise(table) if compact or _whole(table.live, format) else None
+                writer = StateWriter(table.live, self._tables.world, progress, names)
+                written = await writer.write(format=format, compact=compact)
+                if compact:
+                    table.live.broken_states = False
+            except Exception:
+                telemetry.state_failed(format or str(table.live.setting("state.format")))
+                raise
         seconds = self._tables.world.monotonic() - started
         telemetry.state_written(
             written.format, reason.value, seconds, written.size, written.num_files, written.raw_size

@@ -112,6 +112,10 @@ class Cleanup:
     def _later(self, table: OpenTable) -> None:
         self._next[table.live.location] = self._tables.world.monotonic() + EVERY_SECONDS
 
+    def lock(self, place: str) -> asyncio.Lock:
+        """Held by everything that deletes objects of the log of the table at a place."""
+        return self._lock(place)
+
     def _lock(self, place: str) -> asyncio.Lock:
         return self._locks.setdefault(place, asyncio.Lock())
 

@@ -16,6 +16,7 @@ from tarnlog_server.usecases.cleanup import Cleanup
 from tarnlog_server.usecases.cold_plans import ColdPlans
 from tarnlog_server.usecases.commits import Commits
 from tarnlog_server.usecases.committer import CommitterSettings
+from tarnlog_server.usecases.erase import Erase
 from tarnlog_server.usecases.history import History
 from tarnlog_server.usecases.index_guard import GuardSettings, IndexGuard
 from tarnlog_server.usecases.indexed_reads import IndexedReads
@@ -110,6 +111,9 @@ class Coordinator:
         self.verifying = Verify(self.open_tables)
         self.repairing = Repair(self.open_tables, self.verifying, self.checkpoints)
         self.rebuilding = Rebuild(self.open_tables, self.ingest)
+        self.erasing = Erase(
+            self.open_tables, self.commits, self.checkpoints, self.cleanup, self.caches, self.rebuilding
+        )
         self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
 
     def cache_stats(self) -> dict[str, CacheStats]:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from tarnlog.protocol.actions import MetaData
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
-from tarnlog_server.codec.version_file import CorruptObject
+from tarnlog_server.codec.version_file import CorruptObject, ErasedVersion
 from tarnlog_server.core.dedupe import Known
 from tarnlog_server.core.protocol_gate import unsupported_for_reading
 from tarnlog_server.core.replay import Snapshot
@@ -224,6 +224,8 @@ class LiveTable:
                     raise expired(self.oldest) from None
                 damage = self.log.lost(version)
             except CorruptObject as error:
+                if isinstance(error, ErasedVersion) and version < await self.look_at_floor():
+                    raise expired(self.oldest) from None
                 damage = error
         raise await self.damaged(version, damage)
 
@@ -238,6 +240,16 @@ class LiveTable:
                     await self._load()
         return corrupt_problem(self.name, damage)
 
+    async def _ids_of(self, version: int) -> VersionRecord:
+        """A version for the sake of its commit ids, which an erase keeps. Raises as `read_version`."""
+        try:
+            with self.translated(close=False):
+                return await self.log.read(version)
+        except ProblemError as problem:
+            if isinstance(problem.__cause__, ErasedVersion):
+                return problem.__cause__.record
+        return await self.read_version(version)
+
     def needs(self, version: int) -> bool:
         """Whether the head can be read again only with this version's file: no native state covers it."""
         return self.base is None or not self.base.ours or version >= self.base.ref.version
@@ -251,7 +263,7 @@ class LiveTable:
             generation = self.tracker.ids.generation
             for version, seq in self.tracker.ids.candidates(commit_id):
                 try:
-                    record = await self.read_version(version)
+                    record = await self._ids_of(version)
                 except ProblemError as problem:
                     if problem.slug != "version-expired":
                         raise
@@ -388,6 +400,7 @@ class LiveTable:
             try:
                 await self.log.apply(tracker, newer.versions)
             except CorruptObject:
+                # Damage, or this replica is behind an erase: the log is read again, from its newest state.
                 await self._load()
                 return
             if newer.versions:

@@ -57,7 +57,7 @@ class Records:
     async def oldest(self, live: LiveTable) -> int:
         """The oldest version that can be read."""
         key = (live.location, 0)
-        if self._caches.versions_list.get(key) is None:
+        if self._caches.versions_list.get(key) is None or live.floor < live.tracker.erased_at:
             with live.translated():
                 await live.look_at_floor()
             if live.floor > live.head.version:

@@ -141,6 +141,20 @@ class StateWriter:
             snapshot, facts, ids, settings, compact=False, past=(tracker, base)
         )
 
+    async def write_fresh(self, snapshot: Snapshot, tracker: SnapshotTracker) -> None:
+        """An Avro state of a version that shares nothing with older ones, and the hint to it. Costs the table."""
+        metadata = self._live.head.metadata
+        settings = state_settings(metadata.configuration if metadata is not None else {})
+        facts, ids = await self._facts(snapshot, tracker)
+        self._sent = self._raw = 0
+        manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
+            snapshot, facts, ids, settings, compact=True, past=(tracker, None)
+        )
+        size = count_actions(facts, snapshot.num_files)
+        await self._point(snapshot, size, _Whole("avro-state", len(manifest.manifests)))
+        if self._live.base is None or self._live.base.ref.version < snapshot.version:
+            self._live.base = Base.of(StateRef(snapshot.version, Kind.AVRO), snapshot, ours=True, manifest=manifest)
+
     async def _facts(self, snapshot: Snapshot, tracker: SnapshotTracker) -> tuple[StateFacts, bytes]:
         """The facts of a version and the ids known at it. Costs a GET of its version file."""
         version = snapshot.version

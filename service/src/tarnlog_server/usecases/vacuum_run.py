@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tarnlog.protocol.actions import Action
+from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.version_file import CorruptObject
 from tarnlog_server.core.protected_files import DataObject, Why, created_at
@@ -37,7 +38,18 @@ HASHED_ON_LOOP = 1000
 class VacuumRun:
     """The counts are true at any time, so that a run that fails can still tell what it did."""
 
-    def __init__(self, live: LiveTable, world: World, *, retention_ms: int, dry_run: bool, progress: Progress) -> None:
+    def __init__(
+        self,
+        live: LiveTable,
+        world: World,
+        *,
+        retention_ms: int,
+        dry_run: bool,
+        progress: Progress,
+        erased: Collection[str] = (),
+        floor: int | None = None,
+    ) -> None:
+        """An erase names the files that go whatever their age, and the version that nothing below is needed of."""
         self.found = 0
         self.found_bytes = 0
         self.deleted = 0
@@ -48,6 +60,12 @@ class VacuumRun:
         self._world = world
         self._retention_ms = retention_ms
         self._dry_run = dry_run
+        self._erased = erased
+        self._floor = floor
+        self.withheld: Counter[Why] = Counter()
+        """Files that an erase wanted gone and that stay, by reason."""
+        self.in_session: set[str] = set()
+        """The keys of those among them that a session covers."""
         self._progress = progress
         self._now_ms = world.now_ms()
         """One reading for the whole run: the older it gets, the more is kept."""
@@ -78,6 +96,7 @@ class VacuumRun:
                 orphans, kept = await self._judged(plan, page)
                 await self._delete(prefix, orphans)
             self._count(orphans, kept)
+            self._withhold(plan, page, orphans)
             listed += len(page)
             self._progress(listed, None, "files")
             if last is None:
@@ -112,6 +131,16 @@ class VacuumRun:
         self.found_bytes += sum(one.size for one in orphans)
         self.examples += orphans[: MAX_EXAMPLES - len(self.examples)]
 
+    def _withhold(self, plan: VacuumPlan, page: Iterable[DataObject], going: list[DataObject]) -> None:
+        if self._erased:
+            gone = {one.path for one in going}
+            for one in page:
+                if one.path not in gone and plan.is_erased(one):
+                    why = plan.why_kept(one) or Why.OTHER_TABLE
+                    self.withheld[why] += 1
+                    if why is Why.SESSION:
+                        self.in_session |= {one.path, path_key(one.path)}
+
     async def _delete(self, prefix: str, orphans: list[DataObject]) -> None:
         store = self._live.log.store
         for start in range(0, len(orphans), DELETES_AT_ONCE):
@@ -136,8 +165,9 @@ class VacuumRun:
         await self._check_alone()
         if self._known_to is None:
             # What is removed later than this is live here, so it is among the files that are read.
-            removes = [remove for remove, _ in head.tombstones.known.values()]
-            self._references.add_removed(removes, self._now_ms - self._retention_ms)
+            if self._floor is None:
+                removes = [remove for remove, _ in head.tombstones.known.values()]
+                self._references.add_removed(removes, self._now_ms - self._retention_ms)
             self._created_ms = await created_ms(live)
             self._known_to = await self._read_base()
         await self._read_versions(self._known_to + 1, head.version)
@@ -148,6 +178,7 @@ class VacuumRun:
             now_ms=self._now_ms,
             retention_ms=self._retention_ms,
             created_ms=self._created_ms,
+            erased=self._erased,
         )
 
     async def _check_alone(self) -> None:
@@ -164,8 +195,10 @@ class VacuumRun:
     async def _read_base(self) -> int:
         """The files of the oldest version that is kept; that version."""
         live = self._live
-        first = max(live.oldest, await live.log.floor())
-        snapshot = (await live.past(first)).head
+        first = max(live.oldest, await live.log.floor(), self._floor or 0)
+        # An erase has just checked the state of its floor, or is a dry run before there is one.
+        known = None if self._floor is None else live.tracker.snapshot_at(first)
+        snapshot = known or (await live.past(first)).head
         await self._world.run_blocking(lambda: self._references.add_files(add for _, add in snapshot.rows()))
         return first
 
