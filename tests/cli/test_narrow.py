@@ -34,6 +34,7 @@ def fake() -> FakeTarnlog:
     with fake.transaction(TABLE, commit_id=COMMIT, operation_parameters={"mode": "Append", "from": PATH}) as tx:
         tx.add(PATH, size=2048, num_records=1000, modification_time=0)
     fake.begin_session(TABLE, PATH)
+    fake.record_skip(TABLE, PATH, reason="a footer that cannot be read", operation="MERGE")
     return fake
 
 
@@ -68,6 +69,8 @@ def sessions_of(fake: FakeTarnlog) -> str:
         (["plan", TABLE, "--explain"], [PATH]),
         (["diff", TABLE, "0", "1"], [PATH]),
         (["sessions", TABLE], [PATH]),
+        (["skips", TABLE], [PATH]),
+        (["cooldowns", TABLE], [PATH]),
         (["commit-status", TABLE, COMMIT], [COMMIT]),
         (["checkpoint", TABLE], [TABLE]),
         (["cleanup", TABLE], [TABLE]),

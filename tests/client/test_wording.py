@@ -10,6 +10,7 @@ import pytest
 
 from tarnlog import Client, CommitConflict, Committed, Conflicted, Remove, TarnlogError, Winner, raise_for_outcome
 from tarnlog._wording import CALLS, FIELDS, command_words, python_words
+from tarnlog.cli.main import app
 from tarnlog.testing import FakeTarnlog
 from tests.cli.test_commands import Shell, body
 from tests.client.scripted import SCHEMA
@@ -23,10 +24,13 @@ HTTP = re.compile(
 def test_every_call_of_the_service_has_its_method_and_its_command() -> None:
     served = {(one.method, re.sub(r":path}", "}", one.path)) for one in operations() if one.path.startswith("/v1")}
     assert served == CALLS.keys()
+    commands = {one.name for one in app.registered_commands}
     for words in CALLS.values():
         method = re.match(r"client\.(\w+)\(", words.python)
         assert method is not None
         assert hasattr(Client, method[1]), words.python
+        command = re.match(r"`tarnlog ([\w-]+)", words.command)
+        assert command is None or command[1] in commands, words.command
 
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
