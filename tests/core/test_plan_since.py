@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +64,7 @@ def planned(state: SnapshotTracker, since: int, version: int | None = None) -> o
     return plan_since(state, snapshot, prune(snapshot, None).rows, since)
 
 
-def grown(**options: int) -> SnapshotTracker:
+def grown(**options: Any) -> SnapshotTracker:
     more = (record(n, (add(f"f{n}"), remove(f"base{n}"))) for n in range(2, 8))
     return tracker(record(0, FIRST), record(1, MANY), *more, window=Window(**options))
 

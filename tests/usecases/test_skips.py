@@ -158,7 +158,11 @@ async def test_partition_values_of_a_skip_fit_the_table(warehouse: Warehouse) ->
     replica = warehouse.replica()
     await create(replica, schema={"type": "struct", "fields": fields}, partition_columns=("d",))
     await commit(replica, add_line("a", partitionValues={"d": "2024-01-31"}))
-    for values, pointer in (({"d": "yesterday"}, "/partitionValues/d"), ({"x": "1"}, "/partitionValues")):
+    cases: list[tuple[dict[str, str | None], str]] = [
+        ({"d": "yesterday"}, "/partitionValues/d"),
+        ({"x": "1"}, "/partitionValues"),
+    ]
+    for values, pointer in cases:
         wrong = RecordSkip(path="a", reason="r", operation="o", partition_values=values)
         with pytest.raises(ProblemError) as caught:
             await replica.skips.record(ORDERS, wrong)

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 from tarnlog_server.adapters.local_store import LocalStore
 from tarnlog_server.adapters.memory_store import MemoryStore
-from tarnlog_server.core.locations import mistyped
 from tarnlog_server.ports.object_store import ObjectStore, StoreRefused
 
 S3Client = Literal["boto3", "obstore"]
@@ -32,8 +31,6 @@ def open_store(
     """Open the store at `uri`. The s3_* settings are for s3:// alone. Raises StoreRefused if the uri makes no sense."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
-        if (meant := mistyped(uri)) is not None:
-            raise StoreRefused(f"{uri!r} is neither a folder nor a URI: write {meant}", key="")
         if not uri:
             raise StoreRefused("the warehouse is empty; give a folder or a uri such as s3://bucket/prefix", key="")
         return LocalStore(uri)
