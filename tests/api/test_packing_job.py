@@ -55,7 +55,7 @@ async def test_tables_are_packed_and_closed_by_themselves() -> None:
 
 def _taken() -> int:
     gc.collect()
-    return tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes()
+    return int(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
 
 
 async def test_many_small_tables_are_packed_when_they_are_quiet_and_accounted_as_measured() -> None:
