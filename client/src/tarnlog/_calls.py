@@ -134,7 +134,7 @@ def version(table: str, number: int) -> Call[VersionInfo]:
 def _version_info(answer: Answer) -> VersionInfo:
     document = decoded(answer, dict[str, Any])
     found: list[Action | CommitInfo] = []
-    for line in document.get("actions") or []:
+    for line in convert(document.get("actions") or [], list[dict[str, Any]]):
         for name, value in line.items():
             if (kind := TYPES_BY_WIRE_NAME.get(name)) is not None and value is not None:
                 found.extend(actions(kind, [value]))  # type: ignore[arg-type]
@@ -207,9 +207,11 @@ def files(
 
 def changes(table: str, *, from_: int, to: int | None, page_size: int | None) -> Listing[VersionChange]:
     query = params(from_=from_, to=to, limit=page_size)
-    return listing(
-        table_path(table, "changes"), query, "changes", lambda items: [version_change(item) for item in items]
-    )
+    return listing(table_path(table, "changes"), query, "changes", _version_changes)
+
+
+def _version_changes(items: list[Any]) -> list[VersionChange]:
+    return [version_change(item) for item in convert(items, list[dict[str, Any]])]
 
 
 def version_change(document: dict[str, Any]) -> VersionChange:

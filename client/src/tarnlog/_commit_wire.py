@@ -29,7 +29,7 @@ from tarnlog._exchange import (
     received,
 )
 from tarnlog._results import NotInLog
-from tarnlog._wire import JSON, decoded, problem_document, problem_of, retry_after, table_path
+from tarnlog._wire import JSON, convert, decoded, problem_document, problem_of, retry_after, table_path
 from tarnlog.protocol.action_json import DECODE_ERRORS, encode_action
 from tarnlog.protocol.actions import Action
 from tarnlog.protocol.commits import (
@@ -196,5 +196,5 @@ def _status(answer: Answer, commit_id: str) -> Committed | Unknown | NotInLog:
         if problem.slug != "commit-not-found":
             raise error_from(problem)
         searched = {key: problem.fields.get(key) for key in ("fromVersion", "asOfVersion")}
-        return msgspec.convert({"commitId": commit_id, **searched}, NotInLog)
+        return convert({"commitId": commit_id, **searched}, NotInLog)
     return decoded(answer, Committed)

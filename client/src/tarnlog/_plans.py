@@ -12,7 +12,8 @@ from msgspec import Struct
 from tarnlog._errors import InvalidRequest, ServerFault
 from tarnlog._exchange import Answer, Call, Request
 from tarnlog._extras import needed
-from tarnlog._wire import JSON, Timestamp, actions, body, convert, decoded, table_path, time_text
+from tarnlog._wire import JSON, Timestamp, actions, body, decoded, table_path, time_text
+from tarnlog.protocol.action_json import DECODE_ERRORS
 from tarnlog.protocol.actions import Add
 from tarnlog.protocol.plans import MAX_PAGE, ExplainedFile, ExplainedManifest, Explanation, Ledger, PlanSince
 from tarnlog.protocol.predicates import Predicate, PredicateError, parse_predicate, to_builtins
@@ -198,18 +199,19 @@ def _stream(answer: Answer) -> ArrowPlan:
     pa = needed("pyarrow", "arrow")
     try:
         files = pa.ipc.open_stream(io.BytesIO(answer.body)).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
+        files.validate(full=True)  # Arrow believes the offsets in a stream, and would read beyond it
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ServerFault(f"The Arrow stream could not be read ({error}).", status=answer.status) from error
-    told = {key.decode(): value for key, value in (files.schema.metadata or {}).items()}
+    told: dict[bytes, bytes] = files.schema.metadata or {}
     try:
-        ledger = msgspec.json.decode(told.get("ledger", b""), type=Ledger)
-        tree = msgspec.json.decode(told.get("filter", b"null"))
-        since = msgspec.json.decode(told.get("since", b"null"), type=PlanSince | None)
-    except msgspec.DecodeError as error:
+        ledger = msgspec.json.decode(told.get(b"ledger", b""), type=Ledger)
+        tree = msgspec.json.decode(told.get(b"filter", b"null"))
+        since = msgspec.json.decode(told.get(b"since", b"null"), type=PlanSince | None)
+        version = msgspec.json.decode(told.get(b"version", b""), type=int)
+    except DECODE_ERRORS as error:
         raise ServerFault(f"The Arrow stream does not say what it holds ({error}).", status=answer.status) from error
     if files.num_rows != (ledger.files_after_cooldowns if since is None else since.came):
         raise ServerFault("The Arrow stream broke off: it holds fewer files than it announced.", status=answer.status)
-    version = convert(int(told["version"]), int)
     return ArrowPlan(version=version, ledger=ledger, files=files, filter=_understood(tree), since=since)
 
 

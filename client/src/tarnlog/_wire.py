@@ -5,7 +5,7 @@ Answers are read tolerantly: unknown fields do not matter, so that an older clie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -130,17 +130,19 @@ def convert(value: object, kind: type[T]) -> T:
         raise ServerFault(f"The answer could not be read ({error}). Is this client new enough?") from error
 
 
-def actions(kind: type[T], items: Iterable[object]) -> list[T]:
+def actions(kind: type[T], items: object) -> list[T]:
     """Actions of one kind, with whatever unknown fields they carry."""
     try:
-        return [from_object(kind, item) for item in items]  # type: ignore[arg-type, misc]
-    except msgspec.ValidationError as error:
+        return [from_object(kind, item) for item in msgspec.convert(items, list[Any])]  # type: ignore[arg-type, misc]
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise ServerFault(f"An action in the answer could not be read ({error}).") from error
 
 
 def _page(answer: Answer, key: str, read: Callable[[list[Any]], list[T]]) -> Page[T]:
     document = decoded(answer, dict[str, Any])
-    return Page(items=read(document.get(key) or []), next=document.get("next"))
+    items = convert(document.get(key) or [], list[Any])
+    following = document.get("next")
+    return Page(items=read(items), next=None if following is None else convert(following, str))
 
 
 def listing(path: str, query: Mapping[str, str], key: str, read: Callable[[list[Any]], list[T]]) -> Listing[T]:

@@ -1,0 +1,1 @@
+"""Fuzz targets: one for each parser of bytes that come from outside. See docs/testing.md."""
