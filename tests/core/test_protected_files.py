@@ -54,6 +54,7 @@ def test_what_is_protected(path: str, modified: int, why: Why | None) -> None:
         (CREATED, CREATED - 30_000, CREATED - 30_000),  # the replica's clock is ahead of the store's
         (CREATED, CREATED + 90 * 24 * HOUR, CREATED + 90 * 24 * HOUR),  # a copied or restored log
         (CREATED, None, CREATED),  # version 0 was cleaned up
+        (CREATED + 999, None, CREATED),  # a file of the same second, in a store that counts seconds
         (None, CREATED, CREATED),
         (None, None, 0),
     ],

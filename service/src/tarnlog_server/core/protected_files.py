@@ -50,11 +50,12 @@ def created_at(created_time_ms: int | None, first_version_ms: int | None) -> int
     """The time before which an object is older than the table; 0 where nothing is known of the table's creation.
 
     `first_version_ms` is the store's time of version 0, by the clock that stamps the other objects too; None once that
-    version was cleaned up. Then the metadata's `created_time_ms` counts, by the clock of the replica that created it.
+    version was cleaned up. Then the metadata's `created_time_ms` counts, by the clock of the replica that created it,
+    from its second on: a store may count whole seconds.
     """
     if first_version_ms is not None:
         return first_version_ms
-    return 0 if created_time_ms is None else created_time_ms
+    return 0 if created_time_ms is None else created_time_ms - created_time_ms % 1000
 
 
 def why_protected(one: DataObject, created_ms: int) -> Why | None:
