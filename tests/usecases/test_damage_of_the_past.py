@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -138,6 +139,22 @@ async def test_a_commit_planned_before_a_damaged_version_is_refused_alone(wareho
     assert isinstance(outcome, Rejected)
     assert outcome.problem["object"] == version_key(log, 3)
     assert isinstance(await send(replica, add_line("beside")), Committed)
+
+
+async def test_a_commit_planned_above_a_damaged_version_is_not_refused_with_one_planned_below(
+    warehouse: Warehouse,
+) -> None:
+    replica, log, _ = await table(warehouse, settings=FORGETFUL)
+    await DAMAGE["flipped"](warehouse, version_key(log, 3))
+    below, above, blind = await asyncio.gather(
+        send(replica, remove_line("f1"), readVersion=1),
+        send(replica, remove_line("f5"), readVersion=6),
+        send(replica, add_line("blind")),
+    )
+    assert isinstance(below, Rejected)
+    assert below.problem["object"] == version_key(log, 3)
+    assert isinstance(above, Committed), above
+    assert isinstance(blind, Committed), blind
 
 
 async def test_a_version_that_was_cleaned_up_meanwhile_has_expired(warehouse: Warehouse) -> None:

@@ -205,7 +205,7 @@ class Committer:
             if problem.code.kind is Kind.UNAVAILABLE:
                 await self._world.sleep(self._slots.backoff(1))
             else:
-                self._line.answer_parked(problem)
+                self._answer_planned_below(problem)
         except Exception:
             _log.exception("older versions of %s could not be read", self._table.name)
             fault = ProblemError("internal-error", "the commit was not written because of an internal error")
@@ -213,6 +213,13 @@ class Committer:
         parked, self._line.parked = self._line.parked, []
         self._line.requeue([w for w in (*parked, *self._line.queue) if not w.answer.done()])
         self._wake.set()
+
+    def _answer_planned_below(self, problem: ProblemError) -> None:
+        """Answer the parked commits that need a damaged version: those planned below it, or all where none was."""
+        damaged = self._table.log.paths.parse_version(str(problem.fields.get("object", "")))
+        below = [w for w in self._line.parked if damaged is None or (w.intent.read_version or 0) < damaged]
+        for waiting in below if self._table.opened and below else self._line.parked:
+            self._line.answer(waiting, problem)
 
     async def _answer_sealed(self) -> None:
         """While a resend waited, its id may have come into the log and left the recent ones again."""
@@ -222,7 +229,14 @@ class Committer:
             if not unsure:
                 return
             for waiting in unsure:
-                known = await self._table.find_sealed(waiting.intent.commit_id)
+                try:
+                    known = await self._table.find_sealed(waiting.intent.commit_id)
+                except ProblemError as problem:
+                    if problem.code.kind is Kind.UNAVAILABLE or not self._table.opened:
+                        raise
+                    # The version that it may be in is damaged, and the head does not depend on it: this one alone.
+                    self._line.answer(waiting, problem)
+                    known = None
                 if known is not None:
                     intent = waiting.intent
                     self._line.answer(waiting, replayed(intent.commit_id, intent.request_hash, known))
