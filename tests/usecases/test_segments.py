@@ -152,3 +152,14 @@ async def test_a_cold_plan_uses_them(place: Place, monkeypatch: pytest.MonkeyPat
     loads = cold.cache_stats()["tables"].loads
     assert isinstance(loads, dict)
     assert {source: load.count for source, load in loads.items()} == {"index": 1, "storage": 1}
+
+
+async def test_an_erase_leaves_no_decoded_manifest_of_before(place: Place) -> None:
+    replica = await place.started()
+    await planned(replica)
+    assert replica.segments is not None
+    await replica.segments.flush()
+    assert len(place.segments.kept) == 1
+    await commit(replica, {"remove": {"path": "f00000", "dataChange": True}}, readVersion=1)
+    assert (await replica.erasing.erase(ORDERS)).status == "success"
+    assert place.segments.kept == {}

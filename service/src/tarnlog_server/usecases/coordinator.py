@@ -112,7 +112,13 @@ class Coordinator:
         self.repairing = Repair(self.open_tables, self.verifying, self.checkpoints)
         self.rebuilding = Rebuild(self.open_tables, self.ingest)
         self.erasing = Erase(
-            self.open_tables, self.commits, self.checkpoints, self.cleanup, self.caches, self.rebuilding
+            self.open_tables,
+            self.commits,
+            self.checkpoints,
+            self.cleanup,
+            self.caches,
+            self.rebuilding,
+            self.segments,
         )
         self.registering = Register(self.open_tables, self.commits, self.tables, self.checkpoints)
 

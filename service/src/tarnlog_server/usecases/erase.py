@@ -22,6 +22,7 @@ from tarnlog_server.usecases.open_tables import OpenTable, OpenTables
 from tarnlog_server.usecases.operations import Progress, unheard
 from tarnlog_server.usecases.outcomes import expect_committed
 from tarnlog_server.usecases.rebuild import Rebuild
+from tarnlog_server.usecases.segment_cache import SegmentCache
 from tarnlog_server.usecases.vacuum import OrphanView
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Erase:
         cleanup: Cleanup,
         caches: Caches,
         rebuilding: Rebuild | None = None,
+        segments: SegmentCache | None = None,
     ) -> None:
         self._tables = tables
         self._commits = commits
@@ -76,6 +78,7 @@ class Erase:
         self._cleanup = cleanup
         self._caches = caches
         self._rebuilding = rebuilding
+        self._segments = segments
 
     async def erase(
         self, name: TableName, *, dry_run: bool = False, by: str | None = None, progress: Progress = unheard
@@ -110,6 +113,8 @@ class Erase:
         if not dry_run and self._rebuilding is not None:
             with contextlib.suppress(ProblemError):  # the index is a cache, and may be off
                 await self._rebuilding.rebuild(name)
+        if not dry_run and self._segments is not None:
+            await self._segments.forget()
         view = self._view(name, run, live.floor, int((world.monotonic() - started) * 1000), dry_run=dry_run)
         if not dry_run:
             _log.info("table %s: erase %s: %s", name, view.status, view.message)

@@ -8,6 +8,7 @@ reads them from storage. What was decoded there is kept for the plans of other r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict, deque
 
@@ -134,6 +135,12 @@ class SegmentCache:
         await self._guard.write("segment", lambda _: self._segments.put(segment, now))
         self._useless.discard(sha256)
         await self._guard.write("segment", lambda _: self._segments.shrink(self._most_bytes))
+
+    async def forget(self) -> None:
+        """Drop every segment, of all tables: after an erase none may show what was removed. It fills up by itself."""
+        with contextlib.suppress(IndexUnavailable):
+            await self._guard.write("segment", lambda _: self._segments.shrink(0))
+            self._known.clear()
 
     def _see(self, sha256: str, there: bool) -> None:
         self._known.pop(sha256, None)
