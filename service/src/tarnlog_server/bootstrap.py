@@ -11,11 +11,9 @@ from fastapi import FastAPI
 
 from tarnlog_server.adapters.datafusion_columns import column_reader
 from tarnlog_server.adapters.delayed_store import DelayedStore
-from tarnlog_server.adapters.http_peers import HttpPeers
 from tarnlog_server.adapters.metered_store import MeteredStore
 from tarnlog_server.adapters.open_index import index_of, open_database, segments_of
 from tarnlog_server.adapters.open_store import local_folder, open_store
-from tarnlog_server.adapters.postgres_feed import PostgresFeed
 from tarnlog_server.adapters.retrying_reads_store import RetryingReadsStore
 from tarnlog_server.adapters.sql_engine import Database, PoolSettings
 from tarnlog_server.adapters.sql_leases import SqlLeases
@@ -84,12 +82,13 @@ class Service:
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Check the stores before the first request, watch them meanwhile, and close them after the last."""
         roots = self.coordinator.roots.all
-        loading = asyncio.create_task(load_ahead(self.world), name="loading")
         passed = await attempted(lambda: check_stores(roots, self.world, self._checked))
         watch = asyncio.create_task(keep_checking(roots, self.world, self._checked, passed=passed), name="store checks")
         self._background = self._jobs()
         if self.coordinator.ingest is not None:
             await self.coordinator.ingest.guard.tried(INDEX_START_SECONDS)
+        # Not before: it takes the processor from what the start waits for.
+        loading = asyncio.create_task(load_ahead(self.world), name="loading")
         try:
             yield
         finally:
@@ -181,6 +180,9 @@ class Service:
         settings, me = self.settings, Owner(self.world.uuid7().hex, self.settings.advertised_url or "")
         news = None
         if not self.database.is_sqlite:
+            # Late, as below: a service on its own starts without them.
+            from tarnlog_server.adapters.postgres_feed import PostgresFeed
+
             feed, tables = PostgresFeed(self.database.url), self.coordinator.open_tables
             news = ChangeNews(feed, tables, self.world, self.telemetry, replica=me.id)
             tables.written = news.written
@@ -188,6 +190,8 @@ class Service:
             return Replicas(news=news)
         leases = SqlLeases(self.database, self.coordinator.roots.warehouse.uri)
         ownership = Ownership(leases, me, self.world, self.telemetry, lease_seconds=settings.lease_seconds)
+        from tarnlog_server.adapters.http_peers import HttpPeers
+
         peers = HttpPeers(
             connect_seconds=settings.forward_connect_seconds, answer_seconds=settings.forward_timeout_seconds
         )

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import asyncpg
 from msgspec import Struct
 from sqlalchemy import URL, Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -33,7 +32,7 @@ _DRIVERS = {
     "sqlite+aiosqlite": "sqlite+aiosqlite",
 }
 _BROKEN_FILE = ("malformed", "not a database", "file is encrypted", "disk i/o error")
-_FAULTS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, sqlite3.Error, OSError, TimeoutError)
+_FAULTS: tuple[type[Exception], ...] = (SQLAlchemyError, sqlite3.Error, OSError, TimeoutError)
 _LOCK = 7_471_061_904_283_157
 """The advisory lock under which replicas migrate one database, one after the other."""
 
@@ -80,6 +79,7 @@ class Database:
         self.is_sqlite = url.drivername.startswith("sqlite")
         self._pool = pool or PoolSettings()
         self._migrate = migrate
+        self._faults = _FAULTS if self.is_sqlite else (*_FAULTS, *_postgres_faults())
         self._broken = False
         self._file: tuple[int, int] | None = None
         """The SQLite file that the connections are open on, by device and inode; None until it was prepared."""
@@ -143,7 +143,7 @@ class Database:
 
     async def close(self) -> None:
         """Let go of all connections; one that does not end is left behind."""
-        with contextlib.suppress(*_FAULTS):
+        with contextlib.suppress(*self._faults):
             async with asyncio.timeout(self._pool.connect_seconds):
                 await self.engine.dispose()
 
@@ -229,7 +229,7 @@ class Database:
     def _translated(self) -> Any:
         try:
             yield
-        except _FAULTS as error:
+        except self._faults as error:
             reason = first_line(error)
             if self.is_sqlite and any(sign in reason.lower() for sign in _BROKEN_FILE):
                 self._broken = True
@@ -263,6 +263,13 @@ class Database:
             event.listen(engine.sync_engine, "connect", _sqlite_connected)
             event.listen(engine.sync_engine, "begin", _sqlite_begin)
         return engine
+
+
+def _postgres_faults() -> tuple[type[Exception], ...]:
+    # Late: a service with an embedded index starts without it.
+    import asyncpg
+
+    return (asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 def first_line(error: BaseException) -> str:
