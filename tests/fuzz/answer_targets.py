@@ -51,6 +51,7 @@ READERS: dict[str, tuple[str, Callable[[], Call[Any]]]] = {
     "sessions": ("listSessions", lambda: _calls.sessions(T)),
     "verify": ("verify", lambda: _calls.verify(T)),
     "vacuum": ("vacuum", lambda: _calls.vacuum(T, dry_run=True, retention_hours=None, override_minimum=False)),
+    "erase": ("erase", lambda: _calls.erase(T, dry_run=True)),
     "rebuild": ("rebuild", lambda: _calls.rebuild(T)),
     "operations": ("listOperations", _long.operations),
     "operation": ("getOperation", lambda: _long.operation("x")),

@@ -165,7 +165,8 @@ COMMIT = {
 }
 WITH_BODIES = (
     *("commit", "createTable", "registerTable", "alterTable", "planScan", "recordSkip", "checkpoint", "compact"),
-    *("cleanup", "beginSession", "extendSession", "vacuum", "verify", "repair", "rebuild", "invalidateCache"),
+    *("cleanup", "beginSession", "extendSession", "vacuum", "erase", "verify", "repair", "rebuild"),
+    "invalidateCache",
 )
 
 

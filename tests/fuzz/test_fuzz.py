@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.fuzz.harness import Target, check, fuzz
@@ -9,13 +11,20 @@ from tests.fuzz.request_targets import WITH_BODIES
 from tests.fuzz.served import served
 from tests.fuzz.targets import ALL
 
+LEDGER = {
+    **dict.fromkeys(("manifestsTotal", "manifestsPruned"), 0),
+    **dict.fromkeys(("filesTotal", "filesAfterPartitionPruning", "filesAfterDataSkipping", "filesAfterCooldowns"), 3),
+}
 FOUND: tuple[tuple[str, bytes], ...] = (
     # The client raised AttributeError, TypeError, KeyError, ValidationError and Arrow's own errors for these.
     ("answer-version", b'{"version":1,"timestamp":1,"actions":["x"]}'),
     ("answer-files", b'{"files":1,"next":null}'),
     ("answer-changes", b'{"changes":[1]}'),
     ("answer-skips", b'{"skips":true}'),
-    ("answer-arrow-metadata", b'{"ledger":"{}"}'),
+    (
+        "answer-arrow-metadata",
+        json.dumps({"ledger": json.dumps(LEDGER)}).encode(),
+    ),
     ("answer-problem", b'{"type":"/problems/commit-not-found","fromVersion":"x"}'),
     # These took seconds of the processor, or ended in RecursionError.
     ("sql-filter", b"id = 1" + b"::int" * 20_000),
