@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,16 @@ import pytest
 from tarnlog.protocol.commits import Committed, Rejected
 from tarnlog.protocol.ids import TableName
 from tarnlog.protocol.problems import ProblemError
+from tarnlog_server.adapters.local_store import LocalStore
 from tarnlog_server.ports.object_store import ObjectInfo
 from tarnlog_server.usecases.coordinator import Coordinator
 from tarnlog_server.usecases.live_table import QUARANTINE_SECONDS
+from tarnlog_server.usecases.roots import Root, Roots
 from tests.usecases.cleaning import HookedStore, replica_on
 from tests.usecases.field_writers import field_table
 from tests.usecases.replicas import (
     ORDERS,
+    FakeWorld,
     Warehouse,
     add_line,
     commit,
@@ -376,3 +380,19 @@ async def test_concurrent_openings_beside_a_writer_never_see_a_hole(warehouse: W
 
     await asyncio.gather(write(), read(), read())
     assert version_key(log, 26) in warehouse.store.keys(log)
+
+
+async def test_a_writer_on_a_local_disk_that_is_behind_acknowledges_nothing_in_a_hole(tmp_path: Path) -> None:
+    world, store = FakeWorld(), LocalStore(str(tmp_path))
+    ahead, behind = (Coordinator(Roots(Root(store.uri, store)), world) for _ in range(2))
+    view = await create(ahead)
+    assert await files(behind) == []
+    for number in range(3):
+        await commit(ahead, add_line(f"f{number}"))
+    log = Path(view.location.removeprefix("file://")) / "_transaction_log"
+    (log / f"{1:020d}.json").unlink()
+    world.advance(6)
+    assert (await refusal(behind))["type"].endswith("log-corrupt")
+    for replica in (ahead, behind):
+        await replica.close(0)
+    await store.close()
