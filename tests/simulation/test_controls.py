@@ -361,5 +361,12 @@ def test_a_file_in_a_wrong_slot_that_is_believed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_damage_of_the_past_that_closes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveTable, "needs", lambda *_: True)
+    async def wrong(self: LiveTable, version: int, damage: CorruptObject) -> ProblemError:
+        try:
+            with self.translated(close=True):
+                raise damage
+        except ProblemError as problem:
+            return problem
+
+    monkeypatch.setattr(LiveTable, "damaged", wrong)
     assert_caught("which a state covers, stopped it", of=run_damaged)

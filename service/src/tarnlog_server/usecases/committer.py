@@ -290,9 +290,9 @@ class Committer:
         self._typical_put += 0.2 * (put_seconds - self._typical_put)
         self._telemetry.phase("putting", put_seconds)
         if step is Step.WON:
-            self._table.advance(record, put_started)
             if behind and not await self._is_followed(record):
                 return
+            self._table.advance(record, put_started)
             self._telemetry.batch_written(len(batch.members), len(record.actions), len(data))
             self._committed(record)
             if self._written is not None:

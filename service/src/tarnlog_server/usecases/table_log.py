@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 import msgspec
@@ -13,7 +14,7 @@ from tarnlog_server.codec.version_file import CorruptObject, decode
 from tarnlog_server.core.replay import Snapshot, empty
 from tarnlog_server.core.snapshot_tracker import SnapshotTracker, Window
 from tarnlog_server.core.table_settings import own_value
-from tarnlog_server.core.version_record import VersionRecord, chain_fault
+from tarnlog_server.core.version_record import PutId, VersionRecord, chain_fault
 from tarnlog_server.ports.columns import ColumnReader
 from tarnlog_server.ports.object_store import ObjectMissing, ObjectStore
 from tarnlog_server.ports.world import World
@@ -77,12 +78,15 @@ class TableLog:
 
         Timestamps strictly grow: a version of another writer takes at least its predecessor's plus one.
         """
-        fault = chain_fault(before.put_id, record)
-        if fault is not None:
-            raise CorruptObject(self.paths.version(record.version), fault)
+        self._check_chain(before.put_id, record)
         if record.timestamp > before.timestamp:
             return record
         return msgspec.structs.replace(record, timestamp=before.timestamp + 1)
+
+    def _check_chain(self, before: PutId, record: VersionRecord) -> None:
+        fault = chain_fault(before, record)
+        if fault is not None:
+            raise CorruptObject(self.paths.version(record.version), fault)
 
     async def newer_than(self, version: int, *, has_file: bool = True) -> Newer:
         """The versions directly after `version`. Raises CorruptObject where one is missing, also `version` itself.
@@ -177,6 +181,9 @@ class TableLog:
             window = versions[start : start + self._at_once(tracker)]
             start += len(window)
             records = await asyncio.gather(*(self.read(version) for version in window))
+            # Before any is applied: of a fork that shows at the end, readers must not see the beginning.
+            for before, record in itertools.pairwise(records):
+                self._check_chain(before.put_id, record)
             for record in records:
                 if record.version == tracker.head.version + 1:
                     tracker.advance(self.following(tracker.head, record))
