@@ -61,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             files_found=25,
             files_deleted=0 if dry_run else 25,
             dry_run=dry_run,
-            message="one thing to know",
+            message="send dryRun: false to erase" if dry_run else "one thing to know",
             withheld=WithheldInfo(in_session=3),
             examples=tuple(OrphanInfo(path=f"day=1/gone-{n:02d}", size=1024, modified_time=0) for n in range(25)),
         )
@@ -71,7 +71,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_the_command_asks_first(run: Shell, orders: str, asked: list[bool]) -> None:
-    assert run("erase", orders, code=1).exit_code == 1
+    refused = run("erase", orders, code=2, stdin="y\n")
+    assert "Nothing was erased" in refused.stderr
+    assert f"`tarnlog erase {orders} --yes`" in refused.stderr, "as `drop` does where there is no terminal"
     assert asked == []
     done = run("erase", orders, "--yes")
     assert asked == [False]
@@ -87,4 +89,6 @@ def test_the_command_lists_what_would_go(run: Shell, orders: str, asked: list[bo
     assert "day=1/gone-19" in shown.stdout
     assert "day=1/gone-20" not in shown.stdout
     assert "5 more files" in shown.stderr
+    assert f"`tarnlog erase {orders}`" in shown.stderr
+    assert "dryRun" not in shown.stderr, "advice is for the command line"
     assert run.document("erase", orders, "--dry-run")["filesFound"] == 25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from tarnlog._results import EraseInfo
 from tarnlog.cli import humane
 from tarnlog.cli.connector import Json, TableArgument, connect
+from tarnlog.cli.failures import USAGE
 from tarnlog.cli.output import Output, grid, row
 
 SHOWN = 20
@@ -27,10 +29,9 @@ def erase(
 
     Afterwards the removed rows cannot be read any more, and time travel begins with the newest version.
     """
-    if not dry_run and not yes:
-        question = f"Erase everything that was removed from {table}, and all of its older versions?"
-        typer.confirm(question, abort=True, err=True)
     out = Output(json)
+    if not dry_run and not yes:
+        _ask(out, table)
     doing = "Looking for what to erase in" if dry_run else "Erasing what was removed from"
     with out.working(f"{doing} {table}", long=True) as work:
         done = connect(ctx, PATIENCE).erase(table, dry_run=dry_run, on_progress=work)
@@ -40,10 +41,21 @@ def erase(
     out.show(_facts(done))
     if done.dry_run and done.examples:
         _show_files(out, done)
-    if done.message:
+    if done.dry_run:  # the service's message speaks of its HTTP call
+        out.note(f"`tarnlog erase {table}` erases this; time travel then begins with the newest version.")
+    elif done.message:
         out.note(done.message)
-    if done.dry_run:
-        out.note(f"`tarnlog erase {table}` erases it.")
+
+
+def _ask(out: Output, table: str) -> None:
+    if not sys.stdin.isatty():
+        out.note(
+            "Nothing was erased: this asks first, and stdin is not a terminal. "
+            f"In a script, say `tarnlog erase {table} --yes`."
+        )
+        raise typer.Exit(USAGE)
+    question = f"Erase everything that was removed from {table}, and all of its older versions?"
+    typer.confirm(question, abort=True, err=True)
 
 
 def _facts(done: EraseInfo) -> object:
@@ -52,8 +64,9 @@ def _facts(done: EraseInfo) -> object:
     files = done.files_found if done.dry_run else done.files_deleted
     size = done.size_bytes_found if done.dry_run else done.size_bytes_deleted
     row(facts, "removed data files", humane.number(files), f"{fate}, {humane.size(size)}")
+    emptied = "would be deleted or emptied" if done.dry_run else "deleted or emptied"
+    row(facts, "versions", humane.number(done.versions_erased), f"{emptied}: young ones keep the ids of their commits")
     for label, number in (
-        ("versions", done.versions_erased),
         ("states", done.states_deleted),
         ("checkpoint files", done.checkpoints_deleted),
         ("manifests", done.manifests_deleted),
