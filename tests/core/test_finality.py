@@ -77,6 +77,7 @@ def test_what_cannot_be_checked_here_may_be_checked_elsewhere() -> None:
         (["/actions/3"], False),
         (["/readVersion"], False),
         (["/operationMetrics"], False),
+        (["/operation"], False),  # a name of the service's own
         ([""], False),
         (["/reads/filters/0", "/readVersion"], False),  # one fault of the request alone is enough
     ],

@@ -31,7 +31,7 @@ class TableName(msgspec.Struct, frozen=True, order=True):
             shown = text if len(text) <= 80 else text[:77] + "..."
             raise ValueError(
                 f"{shown!r} is not a table name: write namespace.name, each part 1 to 128 letters, digits, '_' or '-', "
-                "not starting with '-'"
+                "beginning with a letter or digit"
             )
         return cls(parts[1], parts[2])
 

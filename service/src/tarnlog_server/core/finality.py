@@ -32,7 +32,7 @@ from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.core.intent import Intent
 
 AS_OF = "asOfVersion"
-_OF_THE_REQUEST = re.compile(r"(/actions(/\d+(/add/path)?)?|/readVersion|/operation\w+|/commitId|)\Z")
+_OF_THE_REQUEST = re.compile(r"(/actions(/\d+(/add/path)?)?|/readVersion|/operation\w*|/commitId|)\Z")
 
 
 def judged_on_head(fields: Mapping[str, Any]) -> bool:

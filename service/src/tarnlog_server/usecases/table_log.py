@@ -30,7 +30,7 @@ LATEST_MS = 253_402_300_799_999
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Newer:
-    """The versions that follow one without a gap; `gap`: what follows it was cleaned up, so it must be read anew."""
+    """The versions that follow one without a gap; `gap`: what follows it was cleaned up: read the log again."""
 
     versions: list[int]
     gap: bool = False
