@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.docs.tables import operations
 
 HTTP = re.compile(
     r"\b(GET|POST|PUT|PATCH|DELETE) /|/v1/|\bAuthorization\b|\bBearer\b|\b[a-z]+[a-z]*Stopped\b|readVersion"
+    r"|adoptExistingFiles|cooldownHours"
 )
 
 
@@ -47,6 +50,7 @@ def test_fields_are_arguments_and_options() -> None:
     text = "register it again with foreignWritersStopped: true to write to it"
     assert python_words("", text) == "register it again with foreign_writers_stopped=True to write to it"
     assert command_words("", text) == "register it again with --foreign-writers-stopped to write to it"
+    assert command_words("", "create it with adoptExistingFiles: true") == "create it with --adopt-existing-files"
     assert python_words("", "/retentionHours: too low") == "retention_hours: too low"
     assert python_words("", "/actions/0/add/partitionValues: no") == "/actions/0/add/partitionValues: no"
     assert all(words.python != name for name, words in FIELDS.items())
@@ -76,7 +80,19 @@ def no_log(client: Client) -> Any:
     return client.register_table("words.u", place + "-not")
 
 
-@pytest.mark.parametrize("call", [no_table, no_table_to_commit_to, no_table_to_verify, no_read_version, no_log])
+def location_not_empty(client: Client) -> Any:
+    if not [*client.list_tables("words")]:
+        client.create_table("words.t", SCHEMA)
+    table = client.get_table("words.t").location
+    place = Path(unquote(urlsplit(table).path)).parent / "own"
+    place.mkdir(exist_ok=True)
+    (place / "mine.parquet").touch()
+    return client.create_table("words.own", SCHEMA, location=str(place))
+
+
+@pytest.mark.parametrize(
+    "call", [no_table, no_table_to_commit_to, no_table_to_verify, no_read_version, no_log, location_not_empty]
+)
 def test_the_exceptions_of_a_live_service(live_url: str, call: Callable[[Client], Any]) -> None:
     with Client(live_url) as client, pytest.raises(TarnlogError) as caught:
         call(client)

@@ -75,6 +75,8 @@ FIELDS: dict[str, Words] = {
     "foreignWritersStopped": Words("foreign_writers_stopped=True", "--foreign-writers-stopped"),
     "overrideMinimum: true": Words("override_minimum=True", "--override-minimum"),
     "overrideMinimum": Words("override_minimum=True", "--override-minimum"),
+    "adoptExistingFiles: true": Words("adopt_existing_files=True", "--adopt-existing-files"),
+    "adoptExistingFiles": Words("adopt_existing_files=True", "--adopt-existing-files"),
     "retentionHours": Words("retention_hours", "--retention-hours"),
     "excludeCooldowns": Words("exclude_cooldowns", "--exclude-cooldowns"),
     "partitionColumns": Words("partition_by", "--partition-by"),
@@ -84,7 +86,7 @@ FIELDS: dict[str, Words] = {
     "maxStalenessSeconds": Words("max_staleness_seconds", "maxStalenessSeconds"),
     "timeZone": Words("time_zone", "timeZone"),
     "ttlSeconds": Words("ttl_seconds", "ttlSeconds"),
-    "cooldownHours": Words("cooldown_hours", "cooldownHours"),
+    "cooldownHours": Words("cooldown_hours", "--cooldown-hours"),
     # A commit is a JSON document at the command line, too.
     "readVersion": Words("read_version", "readVersion"),
     "commitId": Words("commit_id", "commitId"),
