@@ -399,8 +399,9 @@ class LiveTable:
                 return
             try:
                 await self.log.apply(tracker, newer.versions)
-            except CorruptObject:
-                # Damage, or this replica is behind an erase: the log is read again, from its newest state.
+            except (CorruptObject, ObjectMissing):
+                # Damage, or this replica is behind an erase, or behind what a cleanup deletes just now: the log is read
+                # again, from its newest state.
                 await self._load()
                 return
             if newer.versions:

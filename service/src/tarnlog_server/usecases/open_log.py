@@ -120,8 +120,9 @@ class LogOpener:
                 opened = await self._opened(_noted(broken, passed))
                 await self._check_newest(opened, passed)
                 return opened
-            except CorruptObject:
-                # A cleanup may have built a state and published its floor after states were listed: look once more.
+            except (CorruptObject, ObjectMissing):
+                # A cleanup may have built a state and published its floor after states were listed, and deleted
+                # versions after these were listed: look once more.
                 floor = await self._log.floor()
                 if floor <= seen:
                     raise
