@@ -77,9 +77,11 @@ class StoppingStore(HookedStore):
     def __init__(self, inner: ObjectStore, at: int) -> None:
         super().__init__(inner)
         self._at = at
+        self.stopped = asyncio.Event()
 
     async def before(self, op: str, key: str) -> None:
         if self.calls >= self._at:
+            self.stopped.set()
             raise Stopped
         await super().before(op, key)
 

@@ -224,9 +224,16 @@ async def test_stopped_anywhere_and_run_again_it_completes(seed: int) -> None:
     counting = HookedStore(place.store)
     await erase(place, replica_on(place.warehouse, counting), dry_run=True)
     for at in sorted(rng.sample(range(10, 3 * counting.calls), 5)):
-        stopping = replica_on(place.warehouse, StoppingStore(place.store, at))
-        with pytest.raises((Stopped, asyncio.CancelledError)) if at < counting.calls else Perhaps():
-            await erase(place, stopping)
+        store = StoppingStore(place.store, at)
+        erasing = asyncio.ensure_future(erase(place, replica_on(place.warehouse, store)))
+        # A committer that ended answers nobody, so the end is awaited and not only the answer.
+        stopped = asyncio.ensure_future(store.stopped.wait())
+        await asyncio.wait({erasing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        assert store.stopped.is_set() or at >= counting.calls
+        for task in (erasing, stopped):
+            task.cancel()
+        [ended, _] = await asyncio.gather(erasing, stopped, return_exceptions=True)
+        assert isinstance(ended, (EraseView, Stopped, asyncio.CancelledError)), ended
         assert await files(place.warehouse.replica()) == ["kept0", "kept1", "kept2"], f"seed {seed}, stopped at {at}"
     await erase(place, place.warehouse.replica())
     assert traces(place) == [], f"seed {seed}"
@@ -273,16 +280,6 @@ async def test_commits_of_two_replicas_go_on_while_it_runs(seed: int) -> None:
     found = await fresh.verifying.verify(ORDERS)
     assert [one for one in found.checks if not one.ok] == [], f"seed {seed}"
     await place.warehouse.close()
-
-
-class Perhaps:
-    """It may stop, or be done before."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, Stopped)
 
 
 def test_what_is_left_of_a_version_keeps_its_identity_and_looks_damaged_to_others() -> None:
@@ -335,3 +332,19 @@ async def test_the_slots_of_erased_versions_must_stay_taken(monkeypatch: pytest.
     assert lost.version < done.floor
     assert "lost" not in await files(place.warehouse.replica())
     await place.warehouse.close()
+
+
+async def test_an_erase_does_not_make_the_table_younger_than_its_files(place: Place) -> None:
+    """It writes over version 0 of a young table, whose time in storage is when the table was created."""
+    await place.write("first", "second", "third")
+    await commit(place.replica, *map(add_line, ("first", "second", "third")))
+    place.age(HOUR)
+    await place.remove("first")
+    await erase(place)
+    assert place.data() == {"second", "third"}
+    await place.remove("second")
+    again = await erase(place)
+    assert (again.status, again.files_deleted, again.withheld.older_than_table) == ("success", 1, 0), again
+    assert place.data() == {"third"}
+    await place.replica.tables.drop(ORDERS, purge_files=True)
+    assert place.data() == set()
