@@ -17,7 +17,7 @@ from tarnlog.protocol.action_json import unknown_fields
 from tarnlog.protocol.actions import Add
 from tarnlog_server.codec import add_arrow, scan_rows
 from tarnlog_server.codec.add_arrow import arrow_batches, arrow_schema
-from tarnlog_server.codec.entry_batch import batch_of, entry_batch
+from tarnlog_server.codec.entry_batch import ENTRY_FIELDS, entry_batch
 from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.table_state import StateFile
 from tarnlog_server.core.replay import Snapshot
@@ -109,6 +109,13 @@ def test_merged_and_packed_again_entries_are_the_same(use_up: bool, manifests: l
     again = PackedEntries([batch_of(merged[0])])
     assert [present(one) for one in again.records(None)] == [present(one) for one in expected]
     assert again.versions.to_pylist() == [v for batch in batches for v in batch.column("addedAtVersion").to_pylist()]
+
+
+def batch_of(entries: PackedEntries) -> pa.RecordBatch:
+    """Packed entries as one batch, which packs into the same entries."""
+    columns = {name: entries.column(name, kind) for name, kind in ENTRY_FIELDS.items() if name in entries.names}
+    columns |= {"addedAtVersion": entries.versions, "addedAtTimestamp": entries.times}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def present(record: dict[str, object]) -> dict[str, object]:

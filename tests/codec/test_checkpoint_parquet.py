@@ -25,7 +25,7 @@ from tarnlog_server.codec.checkpoint_parquet import (
     decode_parquet_info,
     decode_parquet_part,
     encode_parquet,
-    encode_parquet_info,
+    encode_parquet_checksums,
 )
 from tarnlog_server.codec.checkpoint_parts import EncodedCheckpoint, join_parts
 from tarnlog_server.codec.damage import sha256_hex
@@ -224,8 +224,7 @@ def test_a_checkpoint_of_another_writer() -> None:
 
 
 def test_the_golden_info() -> None:
-    files = [EncodedCheckpoint(b"one", 1, 5, False), EncodedCheckpoint(b"two", 2, 4, True)]
-    data = encode_parquet_info(VERSION, 9, files, 1704067200000)
+    data = encode_parquet_checksums(VERSION, 9, [sha256_hex(b"one"), sha256_hex(b"two")], 1704067200000)
     assert data == GOLDEN_INFO
     info = decode_parquet_info(KEY, VERSION, data)
     assert (info.version, info.size, info.parts, info.created_time) == (VERSION, 9, 2, 1704067200000)
@@ -236,7 +235,7 @@ def test_the_golden_info() -> None:
 def test_the_seeds_info_is_read() -> None:
     info = decode_parquet_info(KEY, VERSION, b'{"version":42,"size":9,"parts":null,"createdTime":7}')
     assert info == ParquetInfo(version=VERSION, size=9, created_time=7)
-    single = encode_parquet_info(VERSION, 9, [EncodedCheckpoint(b"one", 1, 9, True)], 7)
+    single = encode_parquet_checksums(VERSION, 9, [sha256_hex(b"one")], 7)
     assert "parts" not in json.loads(single)
     for data, says in (
         (b'{"version":41,"size":9}', "version 41 in the place of 42"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +19,6 @@ from tarnlog_server.codec.state_avro import (
     Compression,
     decode_manifest,
     encode_manifest,
-    encode_manifests,
     read_manifest,
 )
 from tarnlog_server.codec.table_state import StateFile
@@ -196,20 +194,6 @@ def test_what_was_written_is_read(files: list[StateFile], compression: Compressi
     encoded = encode_manifest(files, compression=compression, level=1)
     assert decode(encoded.data, encoded.sha256) == written(files)
     assert encoded.num_entries == len(files)
-
-
-def test_entries_are_split_and_taken_one_at_a_time() -> None:
-    taken = itertools.count()
-    files = (StateFile(FULL_ADD, next(taken), 0) for _ in range(7))
-    parts = encode_manifests(files, per_manifest=3, bounds=bounds())
-    first = next(parts)
-    assert next(taken) == 3, "the second manifest's entries were taken before the first was done with"
-    rest = list(parts)
-    assert [part.num_entries for part in (first, *rest)] == [3, 3, 1]
-    assert [part.partition_bounds for part in rest] == [first.partition_bounds] * 2
-    assert list(encode_manifests([], per_manifest=3)) == []
-    with pytest.raises(ValueError, match="at least one entry"):
-        next(encode_manifests(files, per_manifest=0))
 
 
 def test_reading_is_lazy() -> None:

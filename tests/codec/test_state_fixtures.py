@@ -13,7 +13,7 @@ import pytest
 
 from tarnlog_server.codec import version_file
 from tarnlog_server.codec.last_checkpoint import decode_last_checkpoint
-from tarnlog_server.codec.paths import LogPaths, parse_state_dir, state_dir
+from tarnlog_server.codec.paths import LogPaths, state_dir
 from tarnlog_server.codec.state_avro import decode_manifest
 from tarnlog_server.codec.state_manifest import StateManifest, live_files
 from tarnlog_server.codec.state_manifest_avro import SCHEMA, decode_state_manifest_avro
@@ -123,7 +123,7 @@ def test_a_table_in_their_manner(version: int, files: list[str]) -> None:
     assert manifest.schema_registry == {"h1": "[]"}
     assert {(file.added_at_version, file.added_at_timestamp) for file in live} == {(0, 6)}
     last = decode_last_checkpoint(log.last_checkpoint, objects[log.last_checkpoint])
-    assert (last.version, last.format, parse_state_dir(last.state_dir or "")) == (3, "avro-state", 3)
+    assert (last.version, last.format, last.state_dir) == (3, "avro-state", state_dir(3))
     assert len(version_file.decode(log.version(0), 0, objects[log.version(0)], 1).actions) == 2
 
 
@@ -149,7 +149,7 @@ def test_real_tables(table: str, version: int, files: int) -> None:
     zero = version_file.decode(log.version(0), 0, Path(log.version(0)).read_bytes(), 1)
     assert len(zero.actions) == 2
     for key in sorted(Path(log.root).glob("state-v*/_manifest.avro")):
-        older = parse_state_dir(key.parent.name)
+        older = log.parse_state(str(key))
         assert older is not None
         found, some = read_state(log, lambda key: Path(key).read_bytes(), older)
         assert len(some) == found.num_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarnlog_server.codec.paths import LogPaths, is_immutable, parse_state_dir, state_dir
+from tarnlog_server.codec.paths import LogPaths, is_immutable, state_dir
 
 LOG = LogPaths("sales/orders-1")
 ROOT = "sales/orders-1/_transaction_log/"
@@ -41,7 +41,7 @@ def test_names_are_parsed_back() -> None:
         assert log.parse_checkpoint_parquet_info(log.checkpoint_parquet_info(7)) == 7
         assert log.parse_session(log.session("x")) == "x"
         assert log.relative(log.manifest("a", "b")) == "manifests/manifest-a-b.avro"
-    assert parse_state_dir(state_dir(9)) == 9
+    assert LOG.parse_state(f"{LOG.root}{state_dir(9)}/x") == 9
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_no_checkpoint_is_taken_for_a_version() -> None:
     for key in (LOG.checkpoint_json(3), LOG.checkpoint_part(3, "ab", 1), LOG.state_manifest(3), LOG.last_checkpoint):
         assert LOG.parse_version(key) is None
         assert not is_immutable(key)
-    assert parse_state_dir("state-v1") is None
+    assert LOG.parse_state(f"{LOG.root}state-v1/x") is None
 
 
 @pytest.mark.parametrize(

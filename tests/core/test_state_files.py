@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tarnlog.protocol.paths import path_key
 from tarnlog_server.core import state_files as sf
-from tarnlog_server.core.compaction_plan import choose, in_manifests
+from tarnlog_server.core.compaction_plan import choose, pieces
 from tarnlog_server.core.state_files import Base, Change, Entry, Manifest, Removal, Tombstone
 
 PER_MANIFEST = 3
@@ -18,6 +18,35 @@ PER_MANIFEST = 3
 
 def entry(path: str, version: int, size: int = 1) -> Entry:
     return Entry(path_key(path), path, version, size)
+
+
+def visible_in_field(entries: Iterable[Entry], paths: Iterable[str]) -> list[Entry]:
+    """The reading rule of other software: every entry whose path is not on the list."""
+    hidden = frozenset(paths)
+    return [entry for entry in entries if entry.path not in hidden]
+
+
+def broken_promises(
+    entries: Iterable[Entry], tombstones: Mapping[str, Tombstone], num_files: int, total_bytes: int
+) -> list[str]:
+    """The faults of a native state, as sentences; empty when both kinds of readers see what it records."""
+    faults: list[str] = []
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.key in seen:
+            faults.append(f"{entry.path!r} has more than one entry: compact the table in full")
+        seen[entry.key] = entry
+    for key, tombstone in tombstones.items():
+        hidden = seen.get(key)
+        if hidden is None or hidden.path != tombstone.path:
+            faults.append(f"the tombstone {tombstone.path!r} hides no entry of that spelling: compact the table")
+        elif hidden.added_at >= tombstone.version:
+            faults.append(f"the tombstone {tombstone.path!r} is older than its entry: rebuild the state")
+    live = sf.visible(seen.values(), tombstones)
+    count, size = len(live), sum(entry.size for entry in live.values())
+    if (count, size) != (num_files, total_bytes):
+        faults.append(f"it says {num_files} files of {total_bytes} bytes, and holds {count} of {size}: rebuild it")
+    return faults
 
 
 class Chain:
@@ -60,7 +89,9 @@ class Chain:
         self, kept: tuple[Manifest, ...], written: tuple[Entry, ...], tombstones: dict[str, Tombstone], step: sf.Step
     ) -> None:
         fresh = []
-        for piece in in_manifests(written, lambda one: one.path, PER_MANIFEST):
+        ordered = sorted(written, key=lambda one: one.path)
+        for start, stop in pieces(len(ordered), PER_MANIFEST):
+            piece = ordered[start:stop]
             name = f"m{len(self.store)}"
             self.store[name] = piece
             versions = [one.added_at for one in piece]
@@ -75,9 +106,9 @@ class Chain:
 
     def check(self) -> None:
         base, entries = self.base, self.entries()
-        assert sf.broken_promises(entries, base.tombstones, base.num_files, base.total_bytes) == []
+        assert broken_promises(entries, base.tombstones, base.num_files, base.total_bytes) == []
         assert sf.visible(entries, base.tombstones) == self.live, "our reading rule"
-        field = sf.visible_in_field(entries, [one.path for one in base.tombstones.values()])
+        field = visible_in_field(entries, [one.path for one in base.tombstones.values()])
         assert sorted(field, key=lambda one: one.key) == sorted(self.live.values(), key=lambda one: one.key)
         assert base.num_files == len(self.live)
         assert base.total_bytes == sum(one.size for one in self.live.values())
@@ -210,7 +241,7 @@ def test_reading_states_of_other_writers() -> None:
 def test_broken_promises_are_named(
     entries: list[Entry], stones: dict[str, Tombstone], counts: tuple[int, int], word: str
 ) -> None:
-    assert any(word in fault for fault in sf.broken_promises(entries, stones, *counts))
+    assert any(word in fault for fault in broken_promises(entries, stones, *counts))
 
 
 def test_ten_files_on_a_million_cost_the_ten() -> None:

@@ -22,7 +22,6 @@ from tarnlog_server.codec.checkpoint_parquet import (
     decode_parquet_part,
     encode_parquet,
     encode_parquet_checksums,
-    encode_parquet_info,
     tell_parquet,
     told_part,
 )
@@ -167,7 +166,7 @@ def parquet_infos() -> list[bytes]:
     told = tell_parquet(facts, files)
     checksums = [sha256_hex(encoded[0].data)]
     return [
-        encode_parquet_info(VERSION, 5, encoded, 7),
+        encode_parquet_checksums(VERSION, 5, [sha256_hex(file.data) for file in encoded], 7),
         encode_parquet_checksums(VERSION, 5, checksums, 7, told),
         json.dumps({"version": VERSION, "size": 3, "parts": 2}).encode(),
     ]

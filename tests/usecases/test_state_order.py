@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
 
 from tarnlog_server.adapters.datafusion_columns import DataFusionColumns
 from tarnlog_server.codec.state_avro import ManifestEncoder, encode_manifest
+from tarnlog_server.codec.table_state import StateFile
+from tarnlog_server.core.replay import Snapshot
 from tarnlog_server.usecases import avro_state, state_entries
 from tarnlog_server.usecases.pace import LONGEST_PAUSE, PAUSE_FACTOR, Pace
 from tarnlog_server.usecases.state_order import ListedFiles, in_order
-from tarnlog_server.usecases.state_snapshot import files_of
 from tests.codec.states import FILES
 from tests.usecases.replicas import ORDERS, FakeWorld, Warehouse, add_line, commit, create, remove_line
 
@@ -101,3 +102,9 @@ async def test_slices_pause_while_versions_are_added_and_only_then() -> None:
     world.seconds, version[0] = 5.0, 2
     await pace.run(lambda: None)
     assert world.pauses[-1] == LONGEST_PAUSE
+
+
+def files_of(snapshot: Snapshot) -> Iterator[StateFile]:
+    """The live files of a snapshot, as a state stores them."""
+    for row, add in snapshot.rows():
+        yield StateFile(add, snapshot.files.added_at(row), snapshot.files.added_time(row))

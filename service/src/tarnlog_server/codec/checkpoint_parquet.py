@@ -169,11 +169,6 @@ class _File:
         return EncodedCheckpoint(self._out.getvalue(), self._number, self.actions, last)
 
 
-def encode_parquet_info(version: int, size: int, files: Sequence[EncodedCheckpoint], created_time: int) -> bytes:
-    """The bytes of `.checkpoint.json` for all files of the checkpoint, in order."""
-    return encode_parquet_checksums(version, size, [sha256_hex(file.data) for file in files], created_time)
-
-
 def tell_parquet(facts: StateFacts, files: Iterable[StateFile]) -> Told | None:
     """What `.checkpoint.json` tells besides of a checkpoint in one file; None where it is too much.
 

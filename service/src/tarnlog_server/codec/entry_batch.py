@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from tarnlog_server.codec import file_entry
-from tarnlog_server.codec.packed_entries import PackedEntries
 from tarnlog_server.codec.table_state import StateFile
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -59,13 +58,6 @@ def entry_batch(files: Sequence[StateFile]) -> pa.RecordBatch:
     fields = [(name, kind) for name, kind in ENTRY_FIELDS.items() if name in present]
     columns = [column_of([record.get(name) for record in records], kind) for name, kind in fields]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def batch_of(entries: PackedEntries) -> pa.RecordBatch:
-    """Packed entries as one batch, whole: what packing it again gives the same of."""
-    columns = {name: entries.column(name, kind) for name, kind in ENTRY_FIELDS.items() if name in entries.names}
-    columns |= {"addedAtVersion": entries.versions, "addedAtTimestamp": entries.times}
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def column_of(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -54,12 +54,6 @@ def state_dir(version: int) -> str:
     return f"state-v{version:020d}"
 
 
-def parse_state_dir(name: str) -> int | None:
-    """The version of a state's directory; None for any other name."""
-    match = _STATE_DIR.match(name)
-    return int(match[1]) if match else None
-
-
 class LogPaths:
     """The objects of one table's log. `table` is the table's folder, without a slash at its end."""
 

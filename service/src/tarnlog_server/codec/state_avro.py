@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -123,24 +122,6 @@ class ManifestEncoder:
             column_bounds=tally.columns.result(),
             total_bytes=tally.size,
         )
-
-
-def encode_manifests(
-    files: Iterable[StateFile],
-    *,
-    per_manifest: int,
-    bounds: BoundsBuilder | None = None,
-    compression: Compression = "zstd",
-    level: int = 3,
-) -> Iterator[EncodedManifest]:
-    """As many manifests as it takes, none for no files. Holds one manifest's bytes at a time."""
-    if per_manifest < 1:
-        raise ValueError(f"a manifest holds at least one entry, not {per_manifest}")
-    rest = iter(files)
-    for first in rest:
-        own = bounds.fresh() if bounds is not None else None
-        some = itertools.chain([first], itertools.islice(rest, per_manifest - 1))
-        yield encode_manifest(some, bounds=own, compression=compression, level=level)
 
 
 def read_manifest(

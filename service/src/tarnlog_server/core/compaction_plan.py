@@ -153,12 +153,6 @@ def _value_rank(field: Field | None) -> Callable[[str | None], tuple[Any, ...]]:
     return place
 
 
-def in_manifests(files: Iterable[T], order: Callable[[T], Any], entries_per_manifest: int) -> list[list[T]]:
-    """The files of each new manifest: sorted, and at most so many in each, as evenly as that allows."""
-    ordered = sorted(files, key=order)
-    return [ordered[start:stop] for start, stop in pieces(len(ordered), entries_per_manifest)]
-
-
 def spread_entries(count: int, entries_per_manifest: int, max_manifests: int) -> int:
     """How many entries a manifest of a state that is written anew gets, at most what the setting says.
 

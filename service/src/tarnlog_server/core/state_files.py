@@ -188,32 +188,3 @@ def visible(entries: Iterable[Entry], tombstones: Mapping[str, Tombstone]) -> di
         if other is None or other.added_at <= entry.added_at:
             shown[entry.key] = entry
     return shown
-
-
-def visible_in_field(entries: Iterable[Entry], paths: Iterable[str]) -> list[Entry]:
-    """The reading rule of other software: every entry whose path is not on the list."""
-    hidden = frozenset(paths)
-    return [entry for entry in entries if entry.path not in hidden]
-
-
-def broken_promises(
-    entries: Iterable[Entry], tombstones: Mapping[str, Tombstone], num_files: int, total_bytes: int
-) -> list[str]:
-    """What is wrong with a state of ours, as sentences; empty when both kinds of readers see what it says."""
-    faults: list[str] = []
-    seen: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.key in seen:
-            faults.append(f"{entry.path!r} has more than one entry: compact the table in full")
-        seen[entry.key] = entry
-    for key, tombstone in tombstones.items():
-        hidden = seen.get(key)
-        if hidden is None or hidden.path != tombstone.path:
-            faults.append(f"the tombstone {tombstone.path!r} hides no entry of that spelling: compact the table")
-        elif hidden.added_at >= tombstone.version:
-            faults.append(f"the tombstone {tombstone.path!r} is older than its entry: rebuild the state")
-    live = visible(seen.values(), tombstones)
-    count, size = len(live), sum(entry.size for entry in live.values())
-    if (count, size) != (num_files, total_bytes):
-        faults.append(f"it says {num_files} files of {total_bytes} bytes, and holds {count} of {size}: rebuild it")
-    return faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import immutables
 import msgspec
@@ -108,10 +108,3 @@ def facts_of(
         adopted_from=adopted_from,
         version_timestamps=tuple(sorted((v, time) for v, time in foreign_times.items() if v <= snapshot.version)),
     )
-
-
-def files_of(snapshot: Snapshot, start: int = 0) -> Iterator[StateFile]:
-    """The live files of a snapshot, from row `start`, as a state stores them."""
-    files = snapshot.files
-    for row, add in snapshot.rows(start):
-        yield StateFile(add, files.added_at(row), files.added_time(row))
