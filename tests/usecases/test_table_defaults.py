@@ -100,6 +100,14 @@ async def test_bounds_are_cut_to_the_services_length_and_no_filter_becomes_wrong
             assert "a" in [file.path for file in page.files], value
 
 
+async def test_the_state_of_an_erase_follows_the_service_too(warehouse: Warehouse) -> None:
+    replica = warehouse.replica(table_defaults={"state.entriesPerManifest": "2"})
+    log = warehouse.log(await create(replica))
+    await commit(replica, *(add_line(str(number)) for number in range(6)))
+    await replica.erasing.erase(ORDERS)
+    assert len(warehouse.store.keys(f"{log}manifests/")) == 3
+
+
 async def test_a_mistyped_property_is_refused_and_a_superseded_one_explained(warehouse: Warehouse) -> None:
     replica = warehouse.replica()
     with pytest.raises(ProblemError, match=r"did you mean checkpoint\.interval\?"):

@@ -144,7 +144,7 @@ class StateWriter:
     async def write_fresh(self, snapshot: Snapshot, tracker: SnapshotTracker) -> None:
         """An Avro state of a version that shares nothing with older ones, and the hint to it. Costs the table."""
         metadata = self._live.head.metadata
-        settings = state_settings(metadata.configuration if metadata is not None else {})
+        settings = state_settings(metadata.configuration if metadata is not None else {}, self._live.log.defaults)
         facts, ids = await self._facts(snapshot, tracker)
         self._sent = self._raw = 0
         manifest = await AvroStateWriter(self._live, self._world, self._put, self._progress).write(
