@@ -319,7 +319,8 @@ class Committer:
     async def _is_followed(self, record: VersionRecord) -> bool:
         """Whether the versions behind a slot that was won follow it; else its members learn what is wrong.
 
-        A table that had to be read again, from a state behind the slot, says nothing about the slot.
+        A table that had to be read again, from a state behind the slot, says nothing about the slot, but knows the ids
+        of the commits before it: another replica may have erased or cleaned up what is below that state.
         """
         tracker = self._table.tracker
         try:
@@ -332,10 +333,26 @@ class Committer:
         at = self._table.tracker.snapshot_at(record.version)
         if self._table.tracker is tracker or (at is not None and at.put_id == record.put_id):
             return True
+        if at is None and await self._knows(record):
+            return True
         detail = "the version file was missing while later versions exist, and a commit was written in its place"
         lost = CorruptObject(self._table.log.paths.version(record.version), detail)
         self._line.answer_in_flight(corrupt_problem(self._table.name, lost))
         return False
+
+    async def _knows(self, record: VersionRecord) -> bool:
+        """Whether the log, as it was read last, has the commits of this version there. I/O: a GET of the version."""
+        commit_id = record.sub_commits[0].commit_id
+        failures = 0
+        while True:
+            try:
+                known = self._table.tracker.ids.recent(commit_id) or await self._table.find_sealed(commit_id)
+                return known is not None and known.version == record.version
+            except ProblemError as problem:
+                if problem.code.kind is not Kind.UNAVAILABLE:
+                    return False
+                failures += 1
+                await self._world.sleep(self._slots.backoff(failures))
 
     async def _lost(self, *, reload: bool) -> None:
         """LOST: learn what is there; the next FORMING answers members found there, the others go round again."""
