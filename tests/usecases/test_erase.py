@@ -154,6 +154,24 @@ async def test_other_files_stay(place: Place) -> None:
     assert "removed/in-session" not in place.data()
 
 
+async def test_a_file_that_was_written_again_stays_until_it_is_committed(place: Place) -> None:
+    """Its writer reads the table, writes under the old name, and commits after the erase."""
+    await deleted_rows(place)
+    path = f"who={SECRET}/1"
+    place.world.advance(5)
+    await place.write(path)
+    would = await erase(place, dry_run=True)
+    assert would.withheld.written_again == 1
+    done = await erase(place)
+    assert (done.status, done.withheld.written_again) == ("partial", 1)
+    assert "written again" in done.message
+    assert path in place.data()
+    await commit(place.replica, add_line(path))
+    again = await erase(place)
+    assert (again.status, again.withheld.written_again) == ("success", 0)
+    assert path in place.data()
+
+
 async def test_a_file_that_was_added_again_stays(place: Place) -> None:
     await deleted_rows(place)
     path = f"who={SECRET}/1"

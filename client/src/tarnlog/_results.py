@@ -207,6 +207,7 @@ class WithheldInfo(Struct, frozen=True, kw_only=True, rename="camel"):
     """How many removed files an erase leaves, by reason."""
 
     in_session: int = 0
+    written_again: int = 0
     older_than_table: int = 0
     other_table: int = 0
     not_data: int = 0

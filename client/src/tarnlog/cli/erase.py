@@ -74,6 +74,7 @@ def _facts(done: EraseInfo) -> object:
         row(facts, label, humane.number(number), fate)
     for label, number, why in (
         ("in a write session", done.withheld.in_session, f"kept: see `tarnlog sessions {done.table_name}`"),
+        ("written again", done.withheld.written_again, "kept: written after their removal, perhaps to be committed"),
         ("older than the table", done.withheld.older_than_table, "kept: they were there when the table was created"),
         ("of another table", done.withheld.other_table, "kept: in or beside another table's log or metadata"),
         ("not data", done.withheld.not_data, "kept: a name that starts with _ or ."),

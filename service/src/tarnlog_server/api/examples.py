@@ -176,7 +176,7 @@ ERASED: dict[str, Any] = {
     "dryRun": False,
     "durationMs": 42,
     "message": "1 files and 13 versions were erased",
-    "withheld": {"inSession": 0, "olderThanTable": 0, "otherTable": 0, "notData": 0},
+    "withheld": {"inSession": 0, "writtenAgain": 0, "olderThanTable": 0, "otherTable": 0, "notData": 0},
     "examples": [{"path": "day=2024-01-01/part-00001.parquet", "size": 4096, "modifiedTime": 1703000000000}],
 }
 VERIFIED: dict[str, Any] = {

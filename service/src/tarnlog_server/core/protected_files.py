@@ -32,6 +32,8 @@ class Why(enum.Enum):
     REFERENCED = "referenced"
     YOUNG = "young"
     SESSION = "session"
+    REWRITTEN = "written-again"
+    """A version removed a file of this name, and the object was written after that: a commit may be on its way."""
     OTHER_TABLE = "other-table"
     """It is in or beside the metadata of another table."""
     OLDER = "older-than-table"

@@ -14,7 +14,8 @@ seen in either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -25,6 +26,7 @@ from tarnlog_server.core.setting_values import HOUR
 from tarnlog_server.core.vacuum_references import References
 
 MIN_RETENTION_MS = 24 * HOUR
+NOTHING_ERASED: Mapping[str, int] = MappingProxyType({})
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -74,12 +76,13 @@ class VacuumPlan:
         now_ms: int,
         retention_ms: int,
         created_ms: int = 0,
-        erased: Collection[str] = (),
+        erased: Mapping[str, int] = NOTHING_ERASED,
     ) -> None:
         self._references = references
         self._created = created_ms
         self._erased = erased
-        """Keys of files that an erase wants gone whatever their age."""
+        """Files that an erase deletes whatever their age: their keys, each with the store's time of its removal. What
+        was written later under the same name is another file, which may be about to be committed."""
         self._old_before = now_ms - retention_ms
         # A session's clock may be behind ours.
         active = [one.prefix for one in sessions if one.expires_at_ms + CLOCK_TOLERANCE_MS > now_ms]
@@ -106,12 +109,17 @@ class VacuumPlan:
             return Why.REFERENCED
         if protected is not None:
             return protected
-        if one.modified_ms >= self._old_before and not self.is_erased(one):
-            return Why.YOUNG
+        if one.modified_ms >= self._old_before:
+            removed_at = self._removed_at(one)
+            if removed_at is None or one.modified_ms > removed_at:
+                return Why.YOUNG if removed_at is None else Why.REWRITTEN
         if self._covered and any(path.startswith(self._covered) for path in (one.path, path_key(one.path))):
             return Why.SESSION
         return None
 
     def is_erased(self, one: DataObject) -> bool:
         """Whether a version removed this file, and an erase is to delete it."""
-        return one.path in self._erased or path_key(one.path) in self._erased
+        return self._removed_at(one) is not None
+
+    def _removed_at(self, one: DataObject) -> int | None:
+        return self._erased.get(one.path, self._erased.get(path_key(one.path)))

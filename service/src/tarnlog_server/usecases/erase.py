@@ -29,9 +29,11 @@ _log = logging.getLogger(__name__)
 
 
 class WithheldView(Struct, frozen=True, rename="camel"):
-    """Removed files that stay, by reason: erase again once a session has ended; the others are not the table's."""
+    """Removed files that stay, by reason. Those in a session or written again wait for another erase; the others are
+    not the table's."""
 
     in_session: int
+    written_again: int
     older_than_table: int
     other_table: int
     not_data: int
@@ -145,11 +147,12 @@ class Erase:
         assert files is not None
         withheld = WithheldView(
             files.withheld[Why.SESSION],
+            files.withheld[Why.REWRITTEN],
             files.withheld[Why.OLDER],
             files.withheld[Why.OTHER_TABLE],
             files.withheld[Why.NOT_DATA],
         )
-        left = files.withheld[Why.SESSION] + run.failures
+        left = len(files.waiting) + run.failures
         status = "dry-run" if dry_run else "partial" if left else "success"
         return EraseView(
             table_name=str(name),
@@ -180,6 +183,11 @@ def _message(run: EraseRun, *, dry_run: bool) -> str:
     covered = files.withheld[Why.SESSION]
     if covered:
         said.append(f"{covered} removed files are in a write session: erase again once it has ended")
+    rewritten = files.withheld[Why.REWRITTEN]
+    if rewritten:
+        said.append(
+            f"{rewritten} removed files were written again since: commit them, or erase again once they are old"
+        )
     foreign = files.withheld[Why.OLDER] + files.withheld[Why.OTHER_TABLE] + files.withheld[Why.NOT_DATA]
     if foreign:
         said.append(f"{foreign} removed files are not the table's to delete: delete them by hand if they must go")

@@ -39,7 +39,7 @@ from tarnlog_server.usecases.log_listing import Directories, listed
 from tarnlog_server.usecases.operations import Progress
 from tarnlog_server.usecases.purge import CLOCK_MARGIN_MS
 from tarnlog_server.usecases.slots import FLOOR_CHECK_AFTER_SECONDS
-from tarnlog_server.usecases.table_log import PARALLEL_READS
+from tarnlog_server.usecases.table_log import LATEST_MS, PARALLEL_READS
 from tarnlog_server.usecases.vacuum_run import VacuumRun
 
 Commit = Callable[[dict[str, Any]], Awaitable[int]]
@@ -87,9 +87,9 @@ class EraseRun:
         head = self._live.head.version
         if self._dry_run:
             self._plan(found)
-            await self._erase_files(removed, head, dry_run=True)
+            await self._erase_files(found, removed, head, dry_run=True)
             return
-        planned = await self._erase_files(removed, head, dry_run=True)
+        planned = await self._erase_files(found, removed, head, dry_run=True)
         self.version = await commit(
             {"versions": len(found.versions), "files": planned.found, "bytes": planned.found_bytes}
         )
@@ -97,10 +97,10 @@ class EraseRun:
         await rewrite(self.version)
         await check_anchor(self._live, self._world, self.version, self._progress)
         await self._publish(self.version)
-        files = await self._erase_files(removed, self.version, dry_run=False)
+        files = await self._erase_files(found, removed, self.version, dry_run=False)
         await self._delete_states(found, self.version)
-        # The next run has to find what a session withholds: the version that removed it stays until then.
-        needed = {removed[key] for key in files.in_session if key in removed}
+        # The next run has to find what is withheld for now: the version that removed it stays until then.
+        needed = {removed[key] for key in files.waiting if key in removed}
         await self._erase_versions(found, self.version, needed)
         self.failures = self._deleting.failures
 
@@ -164,8 +164,13 @@ class EraseRun:
                 return None
             raise
 
-    async def _erase_files(self, removed: dict[str, int], floor: int, *, dry_run: bool) -> VacuumRun:
-        """The removed files, and what a vacuum would delete now that nothing below `floor` is needed."""
+    async def _erase_files(self, found: LogObjects, removed: dict[str, int], floor: int, *, dry_run: bool) -> VacuumRun:
+        """The removed files, and what a vacuum would delete now that nothing below `floor` is needed.
+
+        A file was removed when the store created that version: the same clock stamps both, whole seconds included.
+        Where the version is gone, the name alone counts.
+        """
+        times = {version: info.modified_ms for version, info in found.versions}
         configured = int(self._live.setting("deletedFileRetention.duration"))
         run = self.files = VacuumRun(
             self._live,
@@ -173,7 +178,7 @@ class EraseRun:
             retention_ms=retention(configured),
             dry_run=dry_run,
             progress=self._progress,
-            erased=removed,
+            erased={key: times.get(version, LATEST_MS) for key, version in removed.items()},
             floor=floor,
         )
         await run.run()

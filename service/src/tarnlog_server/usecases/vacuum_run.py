@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from tarnlog.protocol.actions import Action
 from tarnlog.protocol.paths import path_key
 from tarnlog.protocol.problems import ProblemError
 from tarnlog_server.codec.version_file import CorruptObject, ErasedVersion
 from tarnlog_server.core.protected_files import DataObject, Why, created_at
-from tarnlog_server.core.vacuum_plan import Session, VacuumPlan
+from tarnlog_server.core.vacuum_plan import NOTHING_ERASED, Session, VacuumPlan
 from tarnlog_server.core.vacuum_references import References
 from tarnlog_server.core.version_record import VersionRecord
 from tarnlog_server.ports.object_store import ObjectMissing
@@ -46,10 +46,11 @@ class VacuumRun:
         retention_ms: int,
         dry_run: bool,
         progress: Progress,
-        erased: Collection[str] = (),
+        erased: Mapping[str, int] = NOTHING_ERASED,
         floor: int | None = None,
     ) -> None:
-        """An erase names the files that go whatever their age, and the version that nothing below is needed of."""
+        """An erase names the files that go whatever their age, with the times of their removal, and the version that
+        nothing below is needed of."""
         self.found = 0
         self.found_bytes = 0
         self.deleted = 0
@@ -64,8 +65,8 @@ class VacuumRun:
         self._floor = floor
         self.withheld: Counter[Why] = Counter()
         """Files that an erase wanted gone and that stay, by reason."""
-        self.in_session: set[str] = set()
-        """The keys of those among them that a session covers."""
+        self.waiting: set[str] = set()
+        """The keys of those among them that another erase may delete: in a session, or written again."""
         self._progress = progress
         self._now_ms = world.now_ms()
         """One reading for the whole run: the older it gets, the more is kept."""
@@ -138,8 +139,8 @@ class VacuumRun:
                 if one.path not in gone and plan.is_erased(one):
                     why = plan.why_kept(one) or Why.OTHER_TABLE
                     self.withheld[why] += 1
-                    if why is Why.SESSION:
-                        self.in_session |= {one.path, path_key(one.path)}
+                    if why in (Why.SESSION, Why.REWRITTEN):
+                        self.waiting |= {one.path, path_key(one.path)}
 
     async def _delete(self, prefix: str, orphans: list[DataObject]) -> None:
         store = self._live.log.store
