@@ -162,8 +162,15 @@ async def test_rows_altered_by_hand_are_noticed_and_made_again(
     service.start()
     assert await history(service.url, load.table) == history_of(log)
     await until(lambda: _heard(service), "the missing row is noticed when the table is opened")
-    await rows.reaches(log.head)
-    await rows.agree_with(log)
+
+    async def made_again() -> bool:
+        try:  # what is wrong is counted before it is forgotten: the old rows are there for a moment
+            await rows.agree_with(log)
+        except (AssertionError, ValueError):
+            return False
+        return True
+
+    await until(made_again, "all rows in the index again")
     await client.aclose()
 
 

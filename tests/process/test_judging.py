@@ -17,8 +17,10 @@ IDS = [f"id-{number}" for number in range(4)]
 
 def _version(number: int, *commit_ids: str, timestamp: int | None = None) -> bytes:
     subs = [{"seq": seq, "commitId": one, "operation": "TEST", "actionCount": 1} for seq, one in enumerate(commit_ids)]
-    info = {"commitInfo": {"timestamp": 100 + number if timestamp is None else timestamp, "subCommits": subs}}
-    lines: list[Json] = [info, *(add(one) for one in commit_ids)]
+    info = {"version": number, "putId": f"p{number}", "subCommits": subs}
+    info["timestamp"] = 100 + number if timestamp is None else timestamp
+    info["previousPutId"] = f"p{number - 1}" if number else None
+    lines: list[Json] = [{"commitInfo": info}, *(add(one) for one in commit_ids)]
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 

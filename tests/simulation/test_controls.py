@@ -134,11 +134,11 @@ def test_timestamps_of_the_own_clock_alone(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_patch_made_of_what_it_saw_first(monkeypatch: pytest.MonkeyPatch) -> None:
     right = finalize
 
-    def wrong(intent: Any, head: Any) -> None:
+    def wrong(intent: Any, head: Any, *settings: Any) -> None:
         if intent.evaluate is not None and intent.actions:
             actions = intent.actions
             intent.evaluate = lambda _: actions
-        right(intent, head)
+        right(intent, head, *settings)
 
     monkeypatch.setattr(coalesce, "finalize", wrong)
     assert_caught("the patch {")
