@@ -114,7 +114,7 @@ def _conditions(spark: SparkSession, url: str, name: str) -> dict[str, Any]:
     table.write(source, partition_by=["v"])
 
     def chosen(condition: Any) -> int:
-        return len(table._target.pin(condition=condition).files)
+        return len(table._target.pin(filter=condition).files)
 
     plain = [chosen(one) for one in ("v = 'a'", 'v = "a"', "v = 'a' 'b'", "v = 'today'", F.col("v") == "a")]
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")

@@ -123,7 +123,7 @@ def holds(predicate: Predicate, row: Row) -> bool | None:
                 return None
             words = {"eq": "EqualTo", "lt": "LessThan", "le": "LessThanOrEqual", "gt": "GreaterThan"}
             words |= {"ge": "GreaterThanOrEqual", "starts-with": "StartsWith"}
-            return OPS[words[op]](row[name], same_type(value, row[name]))
+            return bool(OPS[words[op]](row[name], same_type(value, row[name])))
 
 
 def same_type(value: Any, other: Any) -> Any:

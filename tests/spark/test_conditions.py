@@ -203,10 +203,10 @@ def test_columns_prune_in_delete_and_reads_state_what_was_read(
     """A delete by a Column rests on the files that may match: an append elsewhere is no conflict."""
     table = Table.for_name(spark, name, url=tarnlog_service.url)
     table.write(spark.createDataFrame([(1, "a"), (2, "b")], "id int, name string"), partition_by=["name"])
-    pinned = table._target.pin(condition=F.col("name") == "a")
+    pinned = table._target.pin(filter=F.col("name") == "a")
     assert [file.partition_values for file in pinned.files] == [{"name": "a"}]
     assert not pinned.plan.reads.whole_table
-    assert table._target.pin(condition="length(name) = 1 OR id = 1").plan.reads.whole_table
+    assert table._target.pin(filter="length(name) = 1 OR id = 1").plan.reads.whole_table
     assert table.delete(F.col("name") == "a").num_rows == 1
     assert rows_of(table.read()) == {(2, "b"): 1}
 

@@ -135,7 +135,7 @@ def test_a_condition_that_is_not_understood_rewrites_nothing(table: Table, clien
     for condition, told in {
         "pp = 'a'": "name `pp` cannot be resolved",
         "upper(p) = 'A'": "only whole columns that are compared with constants",
-        "p = 'a' AND upper(p) = 'A'": "only whole columns that are compared with constants",
+        "p = 'a' AND id + 1 = 2": "only whole columns that are compared with constants",
         "p = 'a' AND rand() < 0.5": "not deterministic",
         "": "PARSE_EMPTY_STATEMENT",
     }.items():

@@ -7,7 +7,8 @@ an empty frame with the table's schema, and its optimizer folds the constants. W
 A Spark Connect client has no access to these trees. There text is parsed by the service, where both are known to read
 it alike, and chooses every file otherwise.
 
-Cost, on classic Spark: analysis and optimization of one Filter and about 20 calls through Py4J, no job and no request.
+Cost, on classic Spark: analysis and optimization of one Filter and about 20 calls through Py4J, no job and no request;
+three times a `where`, a tenth of the smallest job.
 """
 
 from __future__ import annotations
@@ -76,11 +77,9 @@ def resolve(spark: SparkSession, condition: Condition | None, meta_data: MetaDat
         return Resolved(None)
     if _is_connect(spark):
         return _by_text(spark, condition, meta_data)
-    from py4j.protocol import Py4JError  # a Connect client need not have it
-
     try:
         return _by_spark(spark, condition, meta_data)
-    except (PySparkException, Py4JError, ValueError) as error:
+    except Exception as error:  # Spark refuses it, or is one whose trees are others: all files are right, and slower
         return _inexact(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
 
 

@@ -83,7 +83,7 @@ class Target:
     def pin(
         self,
         *,
-        condition: Condition | None = None,
+        filter: Condition | None = None,  # noqa: A002 (the API's word)
         changes: str | None = None,
         version: int | None = None,
         timestamp: int | str | None = None,
@@ -91,13 +91,13 @@ class Target:
     ) -> Pinned:
         """The table at one version, with the files that may match, or without any: then nothing is planned.
 
-        `changes` names the operation that changes rows by the condition; one that is not deterministic is refused.
+        `changes` names the operation that changes rows by the filter; one that is not deterministic is refused.
         """
         if files:
             plan = plan_files(
                 self.client,
                 self.table,
-                filter_of=lambda meta: plan_filter(self.spark, condition, meta, changes=changes),
+                filter_of=lambda meta: plan_filter(self.spark, filter, meta, changes=changes),
                 version=version,
                 timestamp=timestamp,
             )

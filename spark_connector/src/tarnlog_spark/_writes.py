@@ -129,7 +129,7 @@ _NOTHING = {
 def _replace_where(target: Target, written: list[Add], options: WriteOptions) -> WriteResult:
     """Rows that match go; a file that holds others too is written again without them."""
     assert options.replace_where is not None
-    pinned = target.pin(condition=options.replace_where, changes="replace_where")
+    pinned = target.pin(filter=options.replace_where, changes="replace_where")
     condition = F.coalesce(F.expr(options.replace_where), F.lit(False))
     counts = pinned.matches(condition)
     gone = [file for file in pinned.files if file.path in counts]
