@@ -1,4 +1,4 @@
-"""What a Spark Connect client does with the Table API: `python -m tests.spark.connect_table URL TABLE OTHER`.
+"""What a Spark Connect client does with the Table API: `python -m tests.spark.connect_table URL TABLE OTHER THIRD`.
 
 Prints what it saw as one line of JSON. SPARK_REMOTE says where Spark is.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 COLUMNS = "id long, p int, v string"
 
 
-def main(url: str, name: str, other: str) -> dict[str, Any]:
+def main(url: str, name: str, other: str, third: str) -> dict[str, Any]:
     """Every verb once."""
     from pyspark.sql import SparkSession
 
@@ -24,6 +24,7 @@ def main(url: str, name: str, other: str) -> dict[str, Any]:
         "kind": type(spark).__module__,
         "changing": _changing(spark, url, name),
         "writing": _writing(spark, url, other),
+        "conditions": _conditions(spark, url, third),
     }
 
 
@@ -101,5 +102,52 @@ def _writing(spark: SparkSession, url: str, name: str) -> dict[str, Any]:
     }
 
 
+def _conditions(spark: SparkSession, url: str, name: str) -> dict[str, Any]:
+    """Conditions under settings that change their meaning, and those that are not deterministic."""
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    from tarnlog import InvalidRequest
+    from tarnlog_spark import Table
+
+    table = Table.for_name(spark, name, url=url)
+    source = spark.createDataFrame([(1, 1, "a"), (2, 0, "p")], COLUMNS)
+    table.write(source, partition_by=["v"])
+
+    def chosen(condition: Any) -> int:
+        return len(table._target.pin(filter=condition).files)
+
+    plain = [chosen(one) for one in ("v = 'a'", 'v = "a"', "v = 'a' 'b'", "v = 'today'", F.col("v") == "a")]
+    spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    everything = chosen("v = 'p'")
+    quoted = [row.id for row in table.read("\"v\" = 'a'").collect()]
+    changed = table.update({"p": "p + 5"}, "\"v\" = 'a'").num_rows
+    deleted = table.delete("\"v\" = 'a'").num_rows
+    spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")
+    spark.conf.unset("spark.sql.ansi.enabled")
+    refused = []
+    on = "target.id = source.id"
+    for attempt in (
+        lambda: table.delete("rand() < 2"),
+        lambda: table.delete(F.udf(lambda: True, "boolean").asNondeterministic()()),
+        lambda: table.update({"p": "1"}, F.rand() < 2),
+        lambda: table.write(source, "overwrite", replace_where="rand() < 2"),
+        lambda: table.merge(source, f"{on} AND rand() < 2").when_matched_delete().execute(),
+        lambda: table.merge(source, on).when_not_matched_insert_all("rand() < 2").execute(),
+        lambda: table.optimize().where('v = "p"').execute_compaction(),
+    ):
+        try:
+            attempt()
+        except InvalidRequest as error:
+            refused.append(error.slug)
+    return {
+        "plain": plain,
+        "quoted": (quoted, changed, deleted, everything),
+        "refused": refused,
+        "left": [tuple(row) for row in table.read().collect()],
+        "version": table.version,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2], sys.argv[3])))
+    print(json.dumps(main(*sys.argv[1:5])))

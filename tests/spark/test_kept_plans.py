@@ -18,7 +18,7 @@ from tarnlog import Client, Reads, SnapshotInfo
 from tarnlog.protocol.actions import Format, MetaData
 from tarnlog_spark import Table, _kept_plans, _planned_index, _planning, _target
 from tarnlog_spark._kept_plans import MOST_FILES, MOST_PLANS, KeptPlans, PlanKey, kept_plans, key_of
-from tarnlog_spark._planning import Plan
+from tarnlog_spark._planning import Plan, PlanFilter
 from tarnlog_spark._scanning import SCAN_CONF
 from tarnlog_spark._storage import storage_at
 from tests.service_process import ServiceProcess
@@ -33,7 +33,8 @@ META = MetaData(
 
 
 def key_to(filter_text: str | None = None, *, location: str = "/t", **changed: Any) -> PlanKey:
-    return key_of(storage_at(location), snapshot(**changed), filter_text)
+    wanted = None if filter_text is None else PlanFilter(filter_text)
+    return key_of(storage_at(location), snapshot(**changed), wanted)
 
 
 def key(number: int) -> PlanKey:

@@ -26,7 +26,7 @@ def test_every_verb_from_a_connect_client(
     pytest.importorskip("pyspark.sql.connect.session", reason="needs pyspark[connect]")
     remote = f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.connect_table", tarnlog_service.url, names(), names()],
+        [sys.executable, "-m", "tests.spark.connect_table", tarnlog_service.url, names(), names(), names()],
         cwd=ROOT,
         env={**os.environ, "SPARK_REMOTE": remote},
         capture_output=True,
@@ -38,6 +38,7 @@ def test_every_verb_from_a_connect_client(
     assert seen["kind"].startswith("pyspark.sql.connect")
     _check_changing(seen["changing"])
     _check_writing(seen["writing"])
+    _check_conditions(seen["conditions"])
 
 
 def _check_changing(seen: dict[str, Any]) -> None:
@@ -61,3 +62,11 @@ def _check_writing(seen: dict[str, Any]) -> None:
     assert seen["detail"] == [6, 1, 1]
     assert seen["travelled"] == [2, 5]
     assert seen["operations"] == ["RESTORE", *["WRITE"] * 5, "CREATE TABLE"]
+
+
+def _check_conditions(seen: dict[str, Any]) -> None:
+    assert seen["plain"] == [1, 2, 2, 2, 2], "only text that both read alike leaves files out"
+    assert seen["quoted"] == [[1], 1, 1, 2]
+    assert seen["refused"] == ["option-invalid"] * 6 + ["filter-invalid"]
+    assert seen["left"] == [[2, 0, "p"]]
+    assert seen["version"] == 3, "what was refused wrote nothing"

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tarnlog.protocol.predicates import And, Predicate, to_builtins
+from tarnlog.protocol.predicates import And, Predicate
 from tarnlog_spark._changes import feed_files, feed_range
+from tarnlog_spark._conditions import check_unambiguous
 from tarnlog_spark._files import added
 from tarnlog_spark._filters import predicate_of
 from tarnlog_spark._options import ReadOptions
-from tarnlog_spark._planning import plan_files
+from tarnlog_spark._planning import PlanFilter, plan_files
 from tarnlog_spark._reading import partitions_of, read_partition, rows_matching
 from tarnlog_spark._storage import Storage
 
@@ -52,13 +53,14 @@ class TableReader(DataSourceReader):
         rows, parts = None, [] if self.predicate is None else [self.predicate]
         if self.options.filter is not None:
             # Refused here when it cannot be understood: it decides which rows there are.
+            check_unambiguous("filter", self.options.filter, "where() of the DataFrame, or Table.read")
             own = client.plan(table, self.options.filter, version=version, timestamp=timestamp)
             assert own.filter is not None
             version, timestamp = own.version, None
             rows = rows_matching(own.filter, client.snapshot(table, version=version).meta_data)
             parts.append(own.filter)
-        asked = to_builtins(And(tuple(parts))) if parts else None
-        plan = plan_files(client, table, filter=asked, version=version, timestamp=timestamp)
+        wanted = PlanFilter(And(tuple(parts))) if parts else None
+        plan = plan_files(client, table, filter_of=lambda _: wanted, version=version, timestamp=timestamp)
         return partitions_of(storage, map(added, plan.files), self.options.splits, rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

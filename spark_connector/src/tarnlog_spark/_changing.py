@@ -55,7 +55,7 @@ def update(target: Target, changes: Mapping[str, Expression], condition: Conditi
 
 
 def _delete(target: Target, condition: Condition | None) -> ChangeResult:
-    pinned = target.pin(filter=condition if isinstance(condition, str) else None)
+    pinned = target.pin(filter=condition, changes="delete")
     if condition is None:
         count = sum(file.num_records or 0 for file in pinned.files)
         return commit_rewrite(pinned, "DELETE", pinned.files, None, count, {})
@@ -68,7 +68,7 @@ def _delete(target: Target, condition: Condition | None) -> ChangeResult:
 
 
 def _update(target: Target, changes: Mapping[str, Expression], condition: Condition | None) -> ChangeResult:
-    pinned = target.pin(filter=condition if isinstance(condition, str) else None)
+    pinned = target.pin(filter=condition, changes="update")
     holds = F.lit(True) if condition is None else _true(condition)
     counts = pinned.matches(holds)
     touched = [file for file in pinned.files if file.path in counts]

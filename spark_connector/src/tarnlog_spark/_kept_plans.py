@@ -18,7 +18,7 @@ from tarnlog_spark._per_session import PerSession
 from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
-    from tarnlog_spark._planning import Plan
+    from tarnlog_spark._planning import Plan, PlanFilter
 
 KEPT_FROM = 1000
 """Files of a plan that is kept, at least."""
@@ -32,8 +32,7 @@ class PlanKey(Struct, frozen=True):
 
     storage: Storage
     table_id: str
-    filter_text: str | None
-    time_zone: str | None
+    filter: PlanFilter | None
     version: int
     timestamp: int
     num_files: int
@@ -41,7 +40,7 @@ class PlanKey(Struct, frozen=True):
 
     def may_follow(self, other: PlanKey) -> bool:
         """Whether this is the same plan of a newer version, as far as the keys tell."""
-        mine, its = ((one.storage, one.table_id, one.filter_text, one.time_zone) for one in (self, other))
+        mine, its = ((one.storage, one.table_id, one.filter) for one in (self, other))
         return mine == its and self.version > other.version
 
     def is_of(self, since: PlanSince) -> bool:
@@ -89,13 +88,13 @@ def is_kept(plan: Plan) -> bool:
     return KEPT_FROM <= plan.num_files <= MOST_FILES
 
 
-def key_of(storage: Storage, snapshot: SnapshotInfo, filter_text: str | None, time_zone: str | None = None) -> PlanKey:
-    """The key of a plan of a snapshot."""
+def key_of(storage: Storage, snapshot: SnapshotInfo, wanted: PlanFilter | None) -> PlanKey:
+    """The key of a plan of a snapshot. The filter is what the service plans with: the same text may mean another one
+    under other settings of the session."""
     return PlanKey(
         storage=storage,
         table_id=snapshot.meta_data.id,
-        filter_text=filter_text,
-        time_zone=time_zone,
+        filter=wanted,
         version=snapshot.version,
         timestamp=snapshot.timestamp,
         num_files=snapshot.num_files,

@@ -23,7 +23,7 @@ from tarnlog_spark._committing import commit_job, discard, new_job, rebased, rem
 from tarnlog_spark._errors import ConflictError, SchemaMismatch
 from tarnlog_spark._partition_match import matches, partition_key, partition_row, partition_types
 from tarnlog_spark._partitions import partition_of, reads_of
-from tarnlog_spark._planning import Plan, plan_files
+from tarnlog_spark._planning import Plan, PlanFilter, plan_files
 from tarnlog_spark._schema_change import schema_after
 from tarnlog_spark._storage import Storage
 
@@ -126,8 +126,8 @@ def _now(client: Client, landing: Landing) -> Plan:
     Appends look too: the service takes them whatever they were written for, and the table may have other columns now.
     """
     if landing.overwrite:
-        wanted = None if landing.replaces is None else parse_predicate(landing.replaces)
-        return plan_files(client, landing.table, filter=wanted)
+        wanted = None if landing.replaces is None else PlanFilter(parse_predicate(landing.replaces))
+        return plan_files(client, landing.table, filter_of=lambda _: wanted)
     found = client.snapshot(landing.table)
     return Plan(version=found.version, meta_data=found.meta_data)
 

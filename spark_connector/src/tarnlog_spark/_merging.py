@@ -22,6 +22,7 @@ from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
 from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
+from tarnlog_spark._conditions import check_deterministic, empty_frame
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._fitting import fitted
 from tarnlog_spark._merge_counts import MergeResult, counts_of
@@ -111,9 +112,22 @@ class Merge:
         """Merge. The source is computed once, so it may be anything; an attempt that lost is done again."""
         if not self._clauses:
             raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
+        self._check_conditions()
         source = self._source.localCheckpoint()
         with in_session(self._target):
             return rebased(lambda: self._attempt(source))
+
+    def _check_conditions(self) -> None:
+        """Refuse conditions that are not deterministic, before anything runs: each is evaluated several times."""
+        schema = self._target.pin(files=False).meta_data.schema_string
+        old = empty_frame(self._target.spark, schema).alias(self._aliases[0])
+        new = self._source.alias(self._aliases[1])
+        both = old.crossJoin(new)
+        check_deterministic(both, self._condition, "merge")
+        for clause in self._clauses:
+            if clause.condition is not None:
+                rows = new if clause.kind == _NEW else both
+                check_deterministic(rows, clause.condition, f"when {clause.kind}")  # type: ignore[arg-type]
 
     def _with(self, kind: str, condition: Expression | None, values: Mapping[str, Expression] | None) -> Merge:
         self._clauses.append(_Clause(kind, condition, values))

@@ -20,6 +20,7 @@ from tarnlog import Corrupt, InvalidRequest, NotFound
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.paths import path_key
 from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_flight, new_job, removal
+from tarnlog_spark._conditions import exact_filter
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._partitions import partition_of
 from tarnlog_spark._planning import Plan
@@ -30,7 +31,9 @@ from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, enco
 from tarnlog_spark._zorder import group_partitions, order_columns, order_groups
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
+
+    Condition = str | Column
 
 SMALL = 0.75
 """A file below so much of the target size is small."""
@@ -52,15 +55,15 @@ class OptimizeResult(Struct, frozen=True, kw_only=True):
 class Optimize:
     """An optimize that is being described; nothing happens before `execute_compaction` or `execute_zorder_by`."""
 
-    def __init__(self, target: Target, *, cooldown_hours: float | None, where: str | None = None) -> None:
+    def __init__(self, target: Target, *, cooldown_hours: float | None, where: Condition | None = None) -> None:
         self._target = target
         self._cooldown_hours = cooldown_hours
         self._where = where
 
-    def where(self, condition: str) -> Optimize:
+    def where(self, condition: Condition) -> Optimize:
         """Only files that may hold rows which match; a condition on partition columns chooses whole partitions.
 
-        InvalidRequest, when it is executed, for one that the service does not understand: nothing is rewritten then.
+        InvalidRequest, when it is executed, for one that is not understood exactly: nothing is rewritten then.
         """
         return Optimize(self._target, cooldown_hours=self._cooldown_hours, where=condition)
 
@@ -81,7 +84,7 @@ class Optimize:
         cooldowns = {path_key(path) for path in target.client.cooldowns(target.table)}
         ready = [file for file in pinned.files if path_key(file.path) not in cooldowns]
         task = pinned.task(target_bytes=target_bytes, data_change=False)
-        told: dict[str, object] = {"predicate": self._where or ""}
+        told: dict[str, object] = {"predicate": "" if self._where is None else str(self._where)}
         if order is None:
             columns, groups = None, group_small(ready, task.target_bytes)
         else:
@@ -113,9 +116,12 @@ class Optimize:
     def _planned(self) -> Pinned:
         """The table now, with the files that the condition chooses. One that cannot be understood is refused here: no
         Spark applies it to rows afterwards, as it does for a read, so that everything would be rewritten."""
-        pinned, client = self._target.pin(files=False), self._target.client
-        zone = self._target.zone_for(self._where)
-        found = client.plan_arrow(self._target.table, self._where, time_zone=zone, version=pinned.version)
+        target, pinned = self._target, self._target.pin(files=False)
+        wanted = None
+        if self._where is not None:
+            wanted = exact_filter(target.spark, self._where, pinned.meta_data, "optimize")
+        body, zone = (None, None) if wanted is None else (wanted.filter, wanted.time_zone)
+        found = target.client.plan_arrow(target.table, body, time_zone=zone, version=pinned.version)
         return Pinned(self._target, Plan(version=pinned.version, meta_data=pinned.meta_data, listing=found.files))
 
     def _record(self, pinned: Pinned, merged: Sequence[Merged]) -> dict[str, str]:

@@ -6,9 +6,9 @@ make than to plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +17,23 @@ from msgspec import Struct
 from tarnlog import ArrowPlan, Client, InvalidRequest, Reads, SnapshotInfo
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
-from tarnlog.protocol.predicates import to_builtins
+from tarnlog.protocol.predicates import Predicate, to_builtins
 from tarnlog_spark._kept_plans import KeptPlans, PlanKey, key_of
 from tarnlog_spark._storage import Storage
 
 MOST_PIECES = 64
 """Of columns: each version that an older plan was changed for adds one."""
+
+
+class PlanFilter(Struct, frozen=True):
+    """A filter as the service takes it: a predicate, or SQL text with the zone of its times that name none."""
+
+    filter: Predicate | str
+    time_zone: str | None = None
+
+
+FilterOf: TypeAlias = Callable[[MetaData], PlanFilter | None]
+"""The filter over a table as it is at the version of a plan; None for all files."""
 
 
 class Change(Struct, frozen=True):
@@ -77,18 +88,16 @@ def plan_files(
     client: Client,
     table: str,
     *,
-    filter: Any = None,  # noqa: A002 (the API's word)
-    time_zone: str | None = None,
+    filter_of: FilterOf,
     version: int | None = None,
     timestamp: int | str | None = None,
 ) -> Plan:
     """The files at a version or time, by default the newest. A filter leaves out only what cannot match.
 
-    A filter that the service does not understand (a function, say) leaves nothing out: Spark applies it to the rows.
-    `time_zone` is that of times without one in SQL text: what Spark takes them for.
+    A filter that the service does not understand leaves nothing out: Spark applies it to the rows.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    return _whole(snapshot, _asked(client, table, filter, time_zone, snapshot.version))
+    return _whole(snapshot, _asked(client, table, filter_of(snapshot.meta_data), snapshot.version))
 
 
 def plan_scan(
@@ -97,8 +106,7 @@ def plan_scan(
     kept: KeptPlans,
     storage: Storage,
     *,
-    filter_text: str | None,
-    time_zone: str | None,
+    filter_of: FilterOf,
     version: int | None,
     timestamp: int | str | None,
     fields: Sequence[str],
@@ -109,15 +117,16 @@ def plan_scan(
     only what changed since is asked for.
     """
     snapshot = client.snapshot(table, version=version, timestamp=timestamp)
-    key = key_of(storage, snapshot, filter_text, time_zone)
+    wanted = filter_of(snapshot.meta_data)
+    key = key_of(storage, snapshot, wanted)
     if (known := kept.find(key)) is not None:
         return known
     found = None
     if (older := kept.newest_before(key)) is not None:
-        answer = _asked(client, table, filter_text, time_zone, snapshot.version, fields, since=older[0].version)
+        answer = _asked(client, table, wanted, snapshot.version, fields, since=older[0].version)
         found = _whole(snapshot, answer) if answer.since is None else _changed(snapshot, *older, answer)
     if found is None:
-        found = _whole(snapshot, _asked(client, table, filter_text, time_zone, snapshot.version, fields))
+        found = _whole(snapshot, _asked(client, table, wanted, snapshot.version, fields))
     kept.keep(key, found)
     return found
 
@@ -125,18 +134,19 @@ def plan_scan(
 def _asked(
     client: Client,
     table: str,
-    filter: Any,  # noqa: A002 (the API's word)
-    time_zone: str | None,
+    wanted: PlanFilter | None,
     version: int,
     fields: Sequence[str] | None = None,
     since: int | None = None,
 ) -> ArrowPlan:
-    try:
-        return client.plan_arrow(table, filter, time_zone=time_zone, version=version, fields=fields, since=since)
-    except InvalidRequest as error:
-        if filter is None or error.slug != "filter-invalid":
-            raise
-        return client.plan_arrow(table, version=version, fields=fields, since=since)
+    if wanted is not None:
+        zone = wanted.time_zone
+        try:
+            return client.plan_arrow(table, wanted.filter, time_zone=zone, version=version, fields=fields, since=since)
+        except InvalidRequest as error:
+            if error.slug != "filter-invalid":
+                raise
+    return client.plan_arrow(table, version=version, fields=fields, since=since)
 
 
 def _whole(snapshot: SnapshotInfo, answer: ArrowPlan) -> Plan:

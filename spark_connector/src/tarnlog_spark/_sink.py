@@ -15,6 +15,7 @@ from tarnlog import Client, Conflict, InvalidRequest, NotFound, TableInfo
 from tarnlog.protocol.actions import Add, MetaData, Txn
 from tarnlog.protocol.predicates import parse_predicate, to_builtins
 from tarnlog_spark._committing import files_in_flight
+from tarnlog_spark._conditions import check_unambiguous
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._fitting import nullable
 from tarnlog_spark._landing import Landing, land
@@ -54,6 +55,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
 def prepare(client: Client, wish: Wish, given: StructType) -> Prepared:
     """Look at the table, which is made when it is not there, and at whether the rows fit it; writes nothing else."""
     table = wish.place.table
+    if wish.replace_where is not None:
+        check_unambiguous("replaceWhere", wish.replace_where, "Table.write(df, 'overwrite', replace_where=...)")
     try:
         info = client.get_table(table)
     except NotFound as error:

@@ -149,10 +149,10 @@ class Table:
     ) -> DataFrame:
         """The rows at the newest version, a version, or a time. The DataFrame stays at the version it was made at.
 
-        A filter of SQL text leaves out files that cannot match; one that is a Column is applied by Spark alone.
+        A filter, SQL text or a Column, is read by Spark under the session's settings; files that cannot match are left
+        out.
         """
-        text = filter if isinstance(filter, str) else None
-        rows = self._target.read(text, version=version, timestamp=_moment(timestamp))
+        rows = self._target.read(filter, version=version, timestamp=_moment(timestamp))
         if filter is not None:
             rows = rows.where(as_column(filter))
         return rows if columns is None else rows.select(*(quoted(name) for name in columns))

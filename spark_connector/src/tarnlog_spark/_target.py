@@ -6,12 +6,13 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tarnlog import Client, InvalidRequest, TableInfo
 from tarnlog.protocol.actions import Add
+from tarnlog_spark._conditions import plan_filter
 from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._kept_plans import is_kept, kept_plans
 from tarnlog_spark._options import Place
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_SESSION_ZONE = "spark.sql.session.timeZone"
+    Condition = str | Column
+
 _TRUNCATION = "stats.truncation.maxLength"
 
 
@@ -52,7 +54,7 @@ class Target:
     def storage(self) -> Storage:
         return self.place.storage(self.info.location)
 
-    def read(self, filter_text: str | None, *, version: int | None, timestamp: int | str | None) -> DataFrame:
+    def read(self, condition: Condition | None, *, version: int | None, timestamp: int | str | None) -> DataFrame:
         """The rows at one version, of the files that may match. A large one is kept: reading it again is quick, and so
         is reading the table at a newer version."""
         way = scan_conf(self.spark)
@@ -63,8 +65,7 @@ class Target:
             self.table,
             kept_plans(self.spark),
             self.storage,
-            filter_text=filter_text,
-            time_zone=self.zone_for(filter_text),
+            filter_of=lambda meta: plan_filter(self.spark, condition, meta),
             version=version,
             timestamp=timestamp,
             fields=SCANNED,
@@ -82,25 +83,28 @@ class Target:
     def pin(
         self,
         *,
-        filter: Any = None,  # noqa: A002 (the API's word)
+        filter: Condition | None = None,  # noqa: A002 (the API's word)
+        changes: str | None = None,
         version: int | None = None,
         timestamp: int | str | None = None,
         files: bool = True,
     ) -> Pinned:
-        """The table at one version, with the files that may match, or without any: then nothing is planned."""
+        """The table at one version, with the files that may match, or without any: then nothing is planned.
+
+        `changes` names the operation that changes rows by the filter; one that is not deterministic is refused.
+        """
         if files:
-            zone = self.zone_for(filter)
             plan = plan_files(
-                self.client, self.table, filter=filter, time_zone=zone, version=version, timestamp=timestamp
+                self.client,
+                self.table,
+                filter_of=lambda meta: plan_filter(self.spark, filter, meta, changes=changes),
+                version=version,
+                timestamp=timestamp,
             )
         else:
             found = self.client.snapshot(self.table, version=version, timestamp=timestamp)
             plan = Plan(version=found.version, meta_data=found.meta_data, files=())
         return self._pinned(plan)
-
-    def zone_for(self, filter: Any) -> str | None:  # noqa: A002 (the API's word)
-        """The zone in which Spark reads times of SQL text that name none."""
-        return self.spark.conf.get(_SESSION_ZONE) if isinstance(filter, str) else None
 
     def _pinned(self, plan: Plan) -> Pinned:
         if plan.meta_data.id != self.info.id:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from tarnlog import InvalidRequest, WriteSession
 from tarnlog.protocol.actions import Action, Add, Txn
 from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_job, rebased, removal
+from tarnlog_spark._conditions import check_deterministic, empty_frame
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
 from tarnlog_spark._landing import Landing, is_done, is_recorded, land, table_exists
@@ -74,6 +75,8 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
     task = pinned.task(schema_string=json.dumps(schema.jsonValue(), separators=(",", ":")))
     new_rows = fitted(rows, schema, table=target.table)
     if options.replace_where is not None:
+        frame = empty_frame(target.spark, pinned.meta_data.schema_string)
+        check_deterministic(frame, options.replace_where, "replace_where")
         new_rows = _all_matching(new_rows, options.replace_where)
     is_native(new_rows, task, options.writer)  # a writer that cannot be used is refused before a session begins
     with in_session(target) as session, files_in_flight(pinned.storage) as written:
@@ -126,7 +129,7 @@ _NOTHING = {
 def _replace_where(target: Target, written: list[Add], options: WriteOptions) -> WriteResult:
     """Rows that match go; a file that holds others too is written again without them."""
     assert options.replace_where is not None
-    pinned = target.pin(filter=options.replace_where)
+    pinned = target.pin(filter=options.replace_where, changes="replace_where")
     condition = F.coalesce(F.expr(options.replace_where), F.lit(False))
     counts = pinned.matches(condition)
     gone = [file for file in pinned.files if file.path in counts]
