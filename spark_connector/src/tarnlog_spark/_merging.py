@@ -20,10 +20,12 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
+from tarnlog.protocol.predicates import Predicate, to_builtins
 from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._errors import ConstraintError
-from tarnlog_spark._merge_counts import MergeResult, counts_of
+from tarnlog_spark._merge_counts import MergeResult, counts_of, nothing_done
+from tarnlog_spark._merge_pruning import source_predicate
 from tarnlog_spark._scanning import free_name
 from tarnlog_spark._store_assignment import understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
@@ -31,6 +33,7 @@ from tarnlog_spark._writes import in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     Expression = str | Column
     _Values = dict["_Clause", dict[str, Column]]
@@ -89,6 +92,7 @@ class Merge:
         self._condition = condition
         self._aliases = (target_alias, source_alias)
         self._clauses: list[_Clause] = []
+        self._pruning: tuple[StructType, Predicate | None] | None = None
 
     def when_matched_update(self, set: Mapping[str, Expression], condition: Expression | None = None) -> Merge:  # noqa: A002
         """Set columns of the target row; expressions see both rows by their aliases."""
@@ -127,6 +131,7 @@ class Merge:
         if not self._clauses:
             raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
         source = self._source.localCheckpoint()
+        self._pruning = None
         with in_session(self._target):
             return rebased(lambda: self._attempt(source))
 
@@ -138,10 +143,12 @@ class Merge:
         return [clause for clause in self._clauses if clause.kind == kind]
 
     def _attempt(self, source: DataFrame) -> MergeResult:
-        pinned = self._target.pin()
-        names = _names(pinned, source)
-        values = self._values(pinned, source)
         on = as_column(self._condition)
+        now = self._target.pin(files=False)
+        values = self._values(now, source)
+        wanted = self._wanted(now, source, on)
+        pinned = self._target.pin(filter=None if wanted is None else to_builtins(wanted), version=now.version)
+        names = _names(pinned, source)
         old_alias, new_alias = self._aliases
         new = source.withColumn(names.in_source, F.lit(True)).alias(new_alias)
         touched = self._touched(pinned, new, on, names)
@@ -152,11 +159,22 @@ class Merge:
             joined = self._once(joined, names) if touched.repeated else joined
             parts.append(self._changed(pinned, joined, values, names))
         if self._of(_NEW):
-            everything = pinned.rows().alias(old_alias)
-            parts.append(self._inserted(pinned, new.join(everything, on, "left_anti"), values))
+            candidates = pinned.rows().alias(old_alias)
+            parts.append(self._inserted(pinned, new.join(candidates, on, "left_anti"), values))
         if not parts:
-            return MergeResult(version=pinned.version, changed=False)
+            return nothing_done(pinned)
         return self._commit(pinned, touched, parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
+
+    def _wanted(self, now: Pinned, source: DataFrame, on: Column) -> Predicate | None:
+        """What a target row must satisfy for a clause to concern it; None for all rows, as with clauses about rows
+        without a match. The source does not change, so attempts share the answer."""
+        if self._of(_OLD):
+            return None
+        if self._pruning is None or self._pruning[0] != now.schema:
+            old_alias, new_alias = self._aliases
+            joined = now.no_rows.alias(old_alias).join(source.alias(new_alias), on)
+            self._pruning = (now.schema, source_predicate(joined, source, now.schema))
+        return self._pruning[1]
 
     def _commit(self, pinned: Pinned, touched: _Touched, rows: DataFrame) -> MergeResult:
         """Write the rows that take the place of the touched files, and commit both. Nothing to do is no commit."""
@@ -166,7 +184,7 @@ class Merge:
                 written += write_files(rows, pinned.task())
             actions: list[Action] = [*map(removal, touched.files), *written]
             if not actions:
-                return MergeResult(version=pinned.version, changed=False)
+                return nothing_done(pinned)
             counts = counts_of(pinned, touched.files, written, touched.updated, touched.deleted)
             job = new_job(
                 target.table,
@@ -181,7 +199,7 @@ class Merge:
     def _touched(self, pinned: Pinned, new: DataFrame, on: Column, names: _Names) -> _Touched:
         """What the clauses change. ConstraintError when a row would be changed twice."""
         matched, unmatched = self._of(_MATCHED), self._of(_OLD)
-        if not matched and not unmatched:
+        if not pinned.files or (not matched and not unmatched):
             return _Touched([])
         old = pinned.placed_rows(names=(names.file, names.row)).alias(self._aliases[0])
         joined = old.join(new, on, "left" if unmatched else "inner")
