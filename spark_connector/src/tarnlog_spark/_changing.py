@@ -6,16 +6,19 @@ attempt that lost is done again from a newer version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql.types import StructField, StructType
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
-from tarnlog_spark._fitting import fitted
+from tarnlog_spark._fitting import Assignment
+from tarnlog_spark._store_assignment import policy, understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     Expression = str | Column
 
 
+_IDENTIFIER = re.compile(r"`((?:[^`]|``)+)`", re.DOTALL)
 _COUNTED = {"DELETE": "numDeletedRows", "UPDATE": "numUpdatedRows"}
 """What history calls the rows of a change, by the names that Delta's users know."""
 
@@ -70,16 +74,16 @@ def _delete(target: Target, condition: Condition | None) -> ChangeResult:
 def _update(target: Target, changes: Mapping[str, Expression], condition: Condition | None) -> ChangeResult:
     pinned = target.pin(filter=condition, changes="update")
     holds = F.lit(True) if condition is None else _true(condition)
+    values = expressions(pinned, changes, pinned.no_rows)
     counts = pinned.matches(holds)
     touched = [file for file in pinned.files if file.path in counts]
-    rows = assigned(pinned, pinned.rows(touched), changes, holds) if touched else None
+    rows = assigned(pinned, pinned.rows(touched), values, holds) if touched else None
     told = {"predicate": "true" if condition is None else str(condition)}
     return commit_rewrite(pinned, "UPDATE", touched, rows, sum(counts.values()), told)
 
 
-def assigned(pinned: Pinned, rows: DataFrame, changes: Mapping[str, Expression], holds: Column) -> DataFrame:
+def assigned(pinned: Pinned, rows: DataFrame, values: Mapping[str, Column], holds: Column) -> DataFrame:
     """The rows with columns set where the condition holds."""
-    values = expressions(pinned, changes)
     columns = [
         F.when(holds, values[field.name]).otherwise(F.col(quoted(field.name))).alias(field.name)
         if field.name in values
@@ -89,19 +93,55 @@ def assigned(pinned: Pinned, rows: DataFrame, changes: Mapping[str, Expression],
     return rows.select(*columns)
 
 
-def expressions(pinned: Pinned, changes: Mapping[str, Expression]) -> dict[str, Column]:
-    """The assignments by the table's own column names, cast to the columns' types. InvalidRequest for others."""
-    fields = {field.name.lower(): field for field in pinned.schema.fields}
-    values: dict[str, Column] = {}
-    for name, expression in changes.items():
-        field = fields.get(name.strip("`").lower())
-        if field is None:
-            raise InvalidRequest(
-                f"{pinned.target.table} has no column {name!r}; it has {', '.join(pinned.schema.names)}.",
-                slug="column-not-found",
-            )
-        values[field.name] = as_column(expression).cast(field.dataType)
+def expressions(
+    pinned: Pinned, changes: Mapping[str, Expression], rows: DataFrame, *, inserts: bool = False
+) -> dict[str, Column]:
+    """The assignments by the table's own column names, as the columns' types; of an insert, null for the others.
+
+    `rows` is a DataFrame with what the expressions may name: their types are found by analysing them, nothing runs.
+    InvalidRequest for columns that the table does not have, SchemaMismatch for values that cannot be stored in theirs.
+    """
+    target = pinned.target
+    fields: dict[str, StructField] = {}
+    for name in changes:
+        field = _field(pinned, name)
+        if field.name in fields:
+            raise InvalidRequest(f"{field.name!r} is set twice: set it once.", slug="option-invalid")
+        fields[field.name] = field
+    given = [as_column(expression) for expression in changes.values()]
+    analysed = rows.select("*", *(value.alias(name) for name, value in zip(fields, given, strict=True))).schema
+    types = [field.dataType for field in analysed.fields[-len(given) :]]
+    assignment = Assignment(target.table, policy(target.spark))
+    values = {
+        field.name: assignment.value(value, kind, field)
+        for field, value, kind in zip(fields.values(), given, types, strict=True)
+    }
+    if inserts:
+        absent = [field for field in pinned.schema.fields if field.name not in fields]
+        values |= {field.name: assignment.absent(field) for field in absent}
+    assignment.check()
     return values
+
+
+def _field(pinned: Pinned, name: str) -> StructField:
+    """The table's column by its name as it is, or as one identifier of SQL in back quotes."""
+    fields = {field.name.lower(): field for field in pinned.schema.fields}
+    found = fields.get(name.lower())
+    if found is None and (match := _IDENTIFIER.fullmatch(name)):
+        found = fields.get(match[1].replace("``", "`").lower())
+    if found is not None:
+        return found
+    outer = fields.get(name.partition(".")[0].strip("`").lower())
+    if outer is not None and isinstance(outer.dataType, StructType):
+        raise InvalidRequest(
+            f"{name!r} is a member of {outer.name!r}, and only whole columns are set: set {outer.name!r} to a struct "
+            "of all its members, such as named_struct('a', 1, 'b', st.b).",
+            slug="column-not-found",
+        )
+    raise InvalidRequest(
+        f"{pinned.target.table} has no column {name!r}; it has {', '.join(pinned.schema.names)}.",
+        slug="column-not-found",
+    )
 
 
 def commit_rewrite(
@@ -116,7 +156,8 @@ def commit_rewrite(
     target = pinned.target
     with files_in_flight(pinned.storage) as written:
         if rows is not None:
-            written += write_files(fitted(rows, pinned.schema, table=target.table), pinned.task())
+            with understood_misfits(target.table):
+                written += write_files(rows, pinned.task())
         actions: list[Action] = [*(removal(file) for file in touched), *written]
         if not actions:
             return ChangeResult(version=pinned.version, changed=False)

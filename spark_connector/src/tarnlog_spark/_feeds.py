@@ -11,14 +11,14 @@ from tarnlog_spark._changes import feed_files, feed_range
 from tarnlog_spark._files import DataFile
 from tarnlog_spark._options import Feed
 from tarnlog_spark._planning import Plan
+from tarnlog_spark._reading import check_feed
 from tarnlog_spark._reports import moment
-from tarnlog_spark._scanning import FILE
 from tarnlog_spark._target import Pinned, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_CHANGES = f"{FILE} string, _change_type string, _commit_version long, _commit_timestamp timestamp"
+_CHANGES = "_change_type string, _commit_version long, _commit_timestamp timestamp"
 
 
 def changes(target: Target, first: int, last: int | None) -> DataFrame:
@@ -30,11 +30,13 @@ def changes(target: Target, first: int, last: int | None) -> DataFrame:
     files = {file.path: _as_add(file) for file in found}
     plan = Plan(version=whole.version, meta_data=whole.meta_data, files=tuple(files.values()))
     pinned = Pinned(target, plan)
-    rows = pinned.placed_rows()
+    check_feed(pinned.schema)
+    place, row = pinned.place_names()
+    rows = pinned.placed_rows(names=(place, row))
     told = [(pinned.storage.path(file.path), file.change, file.version, moment(file.timestamp)) for file in found]
-    listed = target.spark.createDataFrame(told, _CHANGES)
+    listed = target.spark.createDataFrame(told, f"{place} string, {_CHANGES}")
     names = [F.col("`" + field.name.replace("`", "``") + "`") for field in pinned.schema.fields]
-    joined = rows.withColumn(FILE, _plain_place(F.col(FILE))).join(F.broadcast(listed), FILE)
+    joined = rows.withColumn(place, _plain_place(F.col(place))).join(F.broadcast(listed), place)
     return joined.select(*names, "_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -49,7 +51,7 @@ def _as_add(file: DataFile) -> Add:
 
 
 def _plain_place(column: Column) -> Column:
-    """FILE as `Storage.path` spells it, in Spark: its own reader writes an encoded URI, in which a plus is a plus."""
+    """A file as `Storage.path` spells it, in Spark: its reader writes an encoded URI, in which a plus is a plus."""
     decoded = F.url_decode(F.replace(column, F.lit("+"), F.lit("%2B")))
     local = F.regexp_replace(decoded, "^file:/+", "/")
     return F.when(column.startswith("file:"), local).otherwise(

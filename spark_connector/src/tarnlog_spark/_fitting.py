@@ -1,37 +1,82 @@
-"""Whether a DataFrame fits a table, and how: columns by name, numbers widened, what is absent null.
+"""Whether values fit a table, and how: columns and members by name, what is absent null, other types by rules.
 
-Mismatches name every offending column at once. Evolution only adds: new columns, members of structs, wider numbers.
+`fitted` aligns the rows of a write, whose numbers only widen; `Assignment` aligns single values of an update or merge
+by the rules of Spark's store assignment (`_store_assignment`). Mismatches name every offending column at once.
+Evolution only adds: new columns, members of structs, wider numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.types import (
     ArrayType,
-    ByteType,
     DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
     NullType,
-    ShortType,
-    StringType,
     StructField,
     StructType,
 )
 
 from tarnlog_spark._errors import SchemaMismatch
+from tarnlog_spark._store_assignment import STRICT, assigns, converted, widens
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
-_REALS: tuple[type[DataType], ...] = (FloatType, DoubleType)
 _ADVICE = "Cast or rename the columns"
+
+
+class _Rules(Struct, frozen=True):
+    """Which values without members may be stored as which type, and by which conversion. The rest is the same for all:
+    structs go by name."""
+
+    given: str
+    """How a refusal begins, with {} for the value's type."""
+    allows: Callable[[DataType, DataType], bool]
+    convert: Callable[[Column, DataType, DataType, tuple[str, ...]], Column]
+    """From the column, its type, the wanted type and the path for messages."""
+
+
+def _cast(column: Column, given: DataType, wanted: DataType, path: tuple[str, ...]) -> Column:
+    return column.cast(wanted)
+
+
+_WRITE = _Rules("the DataFrame has {}", widens, _cast)
+_STRICT = _Rules("the value is {}", widens, _cast)
+_ANSI = _Rules("the value is {}", assigns, converted)
+
+
+class Assignment:
+    """Values for single columns of a table, under a policy of Spark's store assignment. Collects faults."""
+
+    def __init__(self, table: str, policy: str) -> None:
+        self._table = table
+        self._rules = _STRICT if policy.upper() == STRICT else _ANSI
+        self._faults: dict[str, str] = {}
+
+    def value(self, column: Column, given: DataType, field: StructField) -> Column:
+        """The value as the column's type. A number that does not fit is an error when it is computed."""
+        fault = _fault(given, field.dataType, "", self._rules)
+        if fault is not None:
+            self._faults[field.name] = fault
+            return F.lit(None).cast(field.dataType)
+        return _aligned(column, given, field.dataType, (field.name,), self._rules)
+
+    def absent(self, field: StructField) -> Column:
+        """Null, for a column of a new row that nothing is assigned to."""
+        if not field.nullable:
+            self._faults[field.name] = "it is not set, and the table allows no null there"
+        return F.lit(None).cast(field.dataType)
+
+    def check(self) -> None:
+        """SchemaMismatch that names all columns whose values cannot be stored."""
+        if self._faults:
+            advice = "Set each to a value of the column's type, with an explicit CAST where that is meant."
+            raise SchemaMismatch(self._faults, table=self._table, advice=advice)
 
 
 def fitted(rows: DataFrame, schema: StructType, *, table: str) -> DataFrame:
@@ -52,10 +97,11 @@ def fitted(rows: DataFrame, schema: StructType, *, table: str) -> DataFrame:
                 faults[field.name] = "it is missing, and the table allows no null there"
             columns.append(F.lit(None).cast(field.dataType).alias(field.name))
             continue
-        fault = _fault(found.dataType, field.dataType, "")
+        fault = _fault(found.dataType, field.dataType, "", _WRITE)
         if fault is not None:
             faults[field.name] = fault
-        columns.append(_aligned(F.col(_quoted(found.name)), found.dataType, field.dataType).alias(field.name))
+        column = _aligned(F.col(_quoted(found.name)), found.dataType, field.dataType, (field.name,), _WRITE)
+        columns.append(column.alias(field.name))
     if faults:
         raise SchemaMismatch(
             faults, table=table, advice=f"{_ADVICE}, or let the table take new ones with merge_schema=True."
@@ -95,30 +141,33 @@ def _by_lower_name(schema: StructType, faults: dict[str, str]) -> dict[str, Stru
     return found
 
 
-def _fault(given: DataType, wanted: DataType, path: str) -> str | None:
-    """Why values of one type cannot be stored as another without loss; None when they can."""
-    if isinstance(given, NullType) or _widens(given, wanted):
+def _fault(given: DataType, wanted: DataType, path: str, rules: _Rules) -> str | None:
+    """Why values of one type cannot be stored as another by these rules; None when they can."""
+    if isinstance(given, NullType):
         return None
     if isinstance(given, StructType) and isinstance(wanted, StructType):
-        return _struct_fault(given, wanted, path)
+        return _struct_fault(given, wanted, path, rules)
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        return _fault(given.elementType, wanted.elementType, f"{path}element.")
+        return _fault(given.elementType, wanted.elementType, f"{path}element.", rules)
     if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return _fault(given.keyType, wanted.keyType, f"{path}key.") or _fault(
-            given.valueType, wanted.valueType, f"{path}value."
+        return _fault(given.keyType, wanted.keyType, f"{path}key.", rules) or _fault(
+            given.valueType, wanted.valueType, f"{path}value.", rules
         )
-    if _plain(given) == _plain(wanted):
+    if _plain(given) == _plain(wanted) or rules.allows(given, wanted):
         return None
     where = f" at {path[:-1]}" if path else ""
-    return f"the DataFrame has {given.simpleString()}{where}, the table {wanted.simpleString()}"
+    return f"{rules.given.format(given.simpleString())}{where}, the table {wanted.simpleString()}"
 
 
-def _struct_fault(given: StructType, wanted: StructType, path: str) -> str | None:
-    members = {field.name.lower(): field for field in given.fields}
+def _struct_fault(given: StructType, wanted: StructType, path: str, rules: _Rules) -> str | None:
+    members: dict[str, StructField] = {}
     names = {field.name.lower() for field in wanted.fields}
     for field in given.fields:
         if field.name.lower() not in names:
             return f"the table has no member {path}{field.name}"
+        if field.name.lower() in members:
+            return f"the member {path}{field.name} is there twice (case does not count)"
+        members[field.name.lower()] = field
     for field in wanted.fields:
         found = members.get(field.name.lower())
         if found is None:
@@ -127,23 +176,14 @@ def _struct_fault(given: StructType, wanted: StructType, path: str) -> str | Non
             continue
         if found.nullable and not field.nullable:
             return f"the member {path}{field.name} may be null, and the table allows no null there"
-        fault = _fault(found.dataType, field.dataType, f"{path}{field.name}.")
+        fault = _fault(found.dataType, field.dataType, f"{path}{field.name}.", rules)
         if fault is not None:
             return fault
     return None
 
 
-def _widens(given: DataType, wanted: DataType) -> bool:
-    if isinstance(given, StringType) and isinstance(wanted, StringType):
-        return True  # collations differ, the text does not
-    for family in (_INTEGERS, _REALS):
-        if type(given) in family and type(wanted) in family:
-            return family.index(type(given)) <= family.index(type(wanted))
-    return False
-
-
-def _aligned(column: Column, given: DataType, wanted: DataType) -> Column:
-    """The column as the wanted type: members of structs by name, everything else by a cast that loses nothing."""
+def _aligned(column: Column, given: DataType, wanted: DataType, path: tuple[str, ...], rules: _Rules) -> Column:
+    """The column as the wanted type: members of structs by name, everything else by the rules' conversion."""
     if given == wanted:
         return column
     if isinstance(given, StructType) and isinstance(wanted, StructType):
@@ -154,18 +194,29 @@ def _aligned(column: Column, given: DataType, wanted: DataType) -> Column:
             if found is None:
                 part = F.lit(None).cast(field.dataType)
             else:
-                part = _aligned(column.getField(found.name), found.dataType, field.dataType)
+                inside = (*path, field.name)
+                part = _aligned(column.getField(found.name), found.dataType, field.dataType, inside, rules)
             parts.append(part.alias(field.name))
         return F.when(column.isNull(), F.lit(None)).otherwise(F.struct(*parts))
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
         element, other = given.elementType, wanted.elementType
-        return column if element == other else F.transform(column, lambda item: _aligned(item, element, other))
+        if element == other:
+            return column
+        return F.transform(column, lambda item: _aligned(item, element, other, (*path, "element"), rules))
     if isinstance(given, MapType) and isinstance(wanted, MapType):
-        value, needed = given.valueType, wanted.valueType
-        if given.keyType != wanted.keyType:
-            return column.cast(wanted)
-        return column if value == needed else F.transform_values(column, lambda _, item: _aligned(item, value, needed))
-    return column if _plain(given) == _plain(wanted) else column.cast(wanted)
+        return _aligned_map(column, given, wanted, path, rules)
+    if _plain(given) == _plain(wanted):
+        return column
+    return column.cast(wanted) if isinstance(given, NullType) else rules.convert(column, given, wanted, path)
+
+
+def _aligned_map(column: Column, given: MapType, wanted: MapType, path: tuple[str, ...], rules: _Rules) -> Column:
+    key, other_key, value, other = given.keyType, wanted.keyType, given.valueType, wanted.valueType
+    if value != other:
+        column = F.transform_values(column, lambda _, item: _aligned(item, value, other, (*path, "value"), rules))
+    if key != other_key:
+        column = F.transform_keys(column, lambda item, _: _aligned(item, key, other_key, (*path, "key"), rules))
+    return column
 
 
 def _merged_struct(old: StructType, new: StructType, path: str, faults: dict[str, str]) -> StructType:
@@ -183,9 +234,9 @@ def _merged_struct(old: StructType, new: StructType, path: str, faults: dict[str
 
 
 def _merged(old: DataType, new: DataType, path: str, faults: dict[str, str]) -> DataType:
-    if isinstance(new, NullType) or _widens(new, old) or _plain(old) == _plain(new):
+    if isinstance(new, NullType) or widens(new, old) or _plain(old) == _plain(new):
         return old
-    if _widens(old, new):
+    if widens(old, new):
         return new
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _merged_struct(old, new, f"{path}.", faults)

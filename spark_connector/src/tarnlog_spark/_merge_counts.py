@@ -23,6 +23,9 @@ class MergeResult(ChangeResult, frozen=True, kw_only=True):
     num_updated_rows: int = 0
     num_deleted_rows: int = 0
     num_copied_rows: int = 0
+    num_files_before_skipping: int = 0
+    """The files of the table; those after skipping may hold a key of the source, and only they were read."""
+    num_files_after_skipping: int = 0
 
 
 class MergeCounts(Struct, frozen=True, kw_only=True):
@@ -34,6 +37,8 @@ class MergeCounts(Struct, frozen=True, kw_only=True):
     copied: int
     added_files: int
     removed_files: int
+    all_files: int
+    candidate_files: int
 
     def metrics(self) -> dict[str, str]:
         """As history shows them, by the names that Delta's users know."""
@@ -44,6 +49,8 @@ class MergeCounts(Struct, frozen=True, kw_only=True):
             "numTargetRowsCopied": str(self.copied),
             "numTargetFilesAdded": str(self.added_files),
             "numTargetFilesRemoved": str(self.removed_files),
+            "numTargetFilesBeforeSkipping": str(self.all_files),
+            "numTargetFilesAfterSkipping": str(self.candidate_files),
         }
 
     def result(self, version: int) -> MergeResult:
@@ -56,7 +63,25 @@ class MergeCounts(Struct, frozen=True, kw_only=True):
             num_updated_rows=self.updated,
             num_deleted_rows=self.deleted,
             num_copied_rows=self.copied,
+            num_files_before_skipping=self.all_files,
+            num_files_after_skipping=self.candidate_files,
         )
+
+
+def nothing_done(pinned: Pinned) -> MergeResult:
+    """The result of a merge that changes no row."""
+    return MergeResult(
+        version=pinned.version,
+        changed=False,
+        num_files_before_skipping=all_files_of(pinned),
+        num_files_after_skipping=len(pinned.files),
+    )
+
+
+def all_files_of(pinned: Pinned) -> int:
+    """How many files the table has at the pinned version."""
+    total = pinned.plan.total_files
+    return len(pinned.files) if total is None else total
 
 
 def counts_of(
@@ -72,4 +97,6 @@ def counts_of(
         copied=before - updated - deleted,
         added_files=len(written),
         removed_files=len(touched),
+        all_files=all_files_of(pinned),
+        candidate_files=len(pinned.files),
     )

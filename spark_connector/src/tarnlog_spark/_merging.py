@@ -20,27 +20,30 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
+from tarnlog.protocol.predicates import Predicate, to_builtins
 from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._conditions import check_deterministic, empty_frame
 from tarnlog_spark._errors import ConstraintError
-from tarnlog_spark._fitting import fitted
-from tarnlog_spark._merge_counts import MergeResult, counts_of
-from tarnlog_spark._scanning import FILE, ROW
+from tarnlog_spark._merge_counts import MergeResult, counts_of, nothing_done
+from tarnlog_spark._merge_pruning import source_predicate
+from tarnlog_spark._scanning import free_name
+from tarnlog_spark._store_assignment import understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     Expression = str | Column
+    _Values = dict["_Clause", dict[str, Column]]
 
 _MATCHED, _NEW, _OLD = "matched", "not matched", "not matched by source"
-_IN_SOURCE = "_tarnlog_in_source"
-_DROP, _ORDER = "_tarnlog_drop", "_tarnlog_order"
+_IN_SOURCE, _DROP, _ORDER = "_tarnlog_in_source", "_tarnlog_drop", "_tarnlog_order"
 
 
-class _Clause(Struct, frozen=True):
+class _Clause(Struct, frozen=True, eq=False):
     """One WHEN. `values` None deletes; an empty mapping takes every column of the source by name."""
 
     kind: str
@@ -52,6 +55,21 @@ class _Clause(Struct, frozen=True):
         if self.condition is None:
             return F.lit(True)
         return F.coalesce(as_column(self.condition), F.lit(False))  # type: ignore[arg-type]
+
+
+class _Names(Struct, frozen=True):
+    """What the columns are called that a merge adds to both sides: as no column of either is."""
+
+    file: str
+    row: str
+    in_source: str
+    drop: str
+    order: str
+
+    @property
+    def matched(self) -> Column:
+        """Whether a row of the join has a source row."""
+        return F.col(self.in_source).isNotNull()
 
 
 class _Touched(Struct, frozen=True):
@@ -75,6 +93,7 @@ class Merge:
         self._condition = condition
         self._aliases = (target_alias, source_alias)
         self._clauses: list[_Clause] = []
+        self._pruning: tuple[StructType, Predicate | None] | None = None
 
     def when_matched_update(self, set: Mapping[str, Expression], condition: Expression | None = None) -> Merge:  # noqa: A002
         """Set columns of the target row; expressions see both rows by their aliases."""
@@ -114,6 +133,7 @@ class Merge:
             raise InvalidRequest("A merge needs at least one when_... clause.", slug="option-invalid")
         self._check_conditions()
         source = self._source.localCheckpoint()
+        self._pruning = None
         with in_session(self._target):
             return rebased(lambda: self._attempt(source))
 
@@ -137,31 +157,48 @@ class Merge:
         return [clause for clause in self._clauses if clause.kind == kind]
 
     def _attempt(self, source: DataFrame) -> MergeResult:
-        pinned = self._target.pin()
         on = as_column(self._condition)
+        now = self._target.pin(files=False)
+        values = self._values(now, source)
+        wanted = self._wanted(now, source, on)
+        pinned = self._target.pin(filter=None if wanted is None else to_builtins(wanted), version=now.version)
+        names = _names(pinned, source)
         old_alias, new_alias = self._aliases
-        new = source.withColumn(_IN_SOURCE, F.lit(True)).alias(new_alias)
-        touched = self._touched(pinned, new, on)
+        new = source.withColumn(names.in_source, F.lit(True)).alias(new_alias)
+        touched = self._touched(pinned, new, on, names)
         parts = []
         if touched.files:
-            old = pinned.placed_rows(touched.files).alias(old_alias)
+            old = pinned.placed_rows(touched.files, (names.file, names.row)).alias(old_alias)
             joined = old.join(new, on, "left")
-            parts.append(self._changed(pinned, self._once(joined) if touched.repeated else joined, source))
+            joined = self._once(joined, names) if touched.repeated else joined
+            parts.append(self._changed(pinned, joined, values, names))
         if self._of(_NEW):
-            everything = pinned.placed_rows().alias(old_alias)
-            parts.append(self._inserted(pinned, new.join(everything, on, "left_anti"), source))
+            candidates = pinned.rows().alias(old_alias)
+            parts.append(self._inserted(pinned, new.join(candidates, on, "left_anti"), values))
         if not parts:
-            return MergeResult(version=pinned.version, changed=False)
+            return nothing_done(pinned)
         return self._commit(pinned, touched, parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
+
+    def _wanted(self, now: Pinned, source: DataFrame, on: Column) -> Predicate | None:
+        """What a target row must satisfy for a clause to concern it; None for all rows, as with clauses about rows
+        without a match. The source does not change, so attempts share the answer."""
+        if self._of(_OLD):
+            return None
+        if self._pruning is None or self._pruning[0] != now.schema:
+            old_alias, new_alias = self._aliases
+            joined = now.no_rows.alias(old_alias).join(source.alias(new_alias), on)
+            self._pruning = (now.schema, source_predicate(joined, source, now.schema))
+        return self._pruning[1]
 
     def _commit(self, pinned: Pinned, touched: _Touched, rows: DataFrame) -> MergeResult:
         """Write the rows that take the place of the touched files, and commit both. Nothing to do is no commit."""
         target = self._target
         with files_in_flight(pinned.storage) as written:
-            written += write_files(fitted(rows, pinned.schema, table=target.table), pinned.task())
+            with understood_misfits(target.table):
+                written += write_files(rows, pinned.task())
             actions: list[Action] = [*map(removal, touched.files), *written]
             if not actions:
-                return MergeResult(version=pinned.version, changed=False)
+                return nothing_done(pinned)
             counts = counts_of(pinned, touched.files, written, touched.updated, touched.deleted)
             job = new_job(
                 target.table,
@@ -173,23 +210,22 @@ class Merge:
             )
             return counts.result(commit_job(target.client, job, actions).version)
 
-    def _touched(self, pinned: Pinned, new: DataFrame, on: Column) -> _Touched:
+    def _touched(self, pinned: Pinned, new: DataFrame, on: Column, names: _Names) -> _Touched:
         """What the clauses change. ConstraintError when a row would be changed twice."""
         matched, unmatched = self._of(_MATCHED), self._of(_OLD)
-        if not matched and not unmatched:
+        if not pinned.files or (not matched and not unmatched):
             return _Touched([])
-        old = pinned.placed_rows().alias(self._aliases[0])
+        old = pinned.placed_rows(names=(names.file, names.row)).alias(self._aliases[0])
         joined = old.join(new, on, "left" if unmatched else "inner")
-        in_source = F.col(_IN_SOURCE).isNotNull()
-        changes = (in_source & _any(matched)) | (~in_source & _any(unmatched))
-        by_row = joined.groupBy(FILE, ROW).agg(
+        changes = (names.matched & _any(matched)) | (~names.matched & _any(unmatched))
+        by_row = joined.groupBy(names.file, names.row).agg(
             F.sum(F.when(changes, 1).otherwise(0)).alias("changes"),
-            F.count(F.col(_IN_SOURCE)).alias("matches"),
-            F.max(F.when(self._drop(), 1).otherwise(0)).alias("deleted"),
+            F.count(F.col(names.in_source)).alias("matches"),
+            F.max(F.when(self._drop(names), 1).otherwise(0)).alias("deleted"),
         )
         changed = F.when(F.col("changes") > 0, 1).otherwise(0)
         found = (
-            by_row.groupBy(FILE)
+            by_row.groupBy(names.file)
             .agg(
                 F.max("changes").alias("changes"),
                 F.max("matches").alias("matches"),
@@ -206,7 +242,7 @@ class Merge:
             )
         touched = [row for row in found if row["changes"]]
         return _Touched(
-            [pinned.file_at(row[FILE]) for row in touched],
+            [pinned.file_at(row[names.file]) for row in touched],
             updated=sum(row["updated"] for row in touched),
             deleted=sum(row["deleted"] for row in touched),
             repeated=any(row["matches"] > 1 for row in touched),
@@ -217,56 +253,66 @@ class Merge:
         matched = self._of(_MATCHED)
         return len(matched) == 1 and matched[0].values is None and matched[0].condition is None
 
-    def _once(self, joined: DataFrame) -> DataFrame:
+    def _once(self, joined: DataFrame, names: _Names) -> DataFrame:
         """Each target row once: with the one match that changes it, or with any if none does."""
         from pyspark.sql import Window
 
-        changes = F.col(_IN_SOURCE).isNotNull() & _any(self._of(_MATCHED))
-        order = Window.partitionBy(FILE, ROW).orderBy(changes.desc())
-        return joined.withColumn(_ORDER, F.row_number().over(order)).where(F.col(_ORDER) == 1)
+        changes = names.matched & _any(self._of(_MATCHED))
+        order = Window.partitionBy(names.file, names.row).orderBy(changes.desc())
+        return joined.withColumn(names.order, F.row_number().over(order)).where(F.col(names.order) == 1)
 
-    def _changed(self, pinned: Pinned, joined: DataFrame, source: DataFrame) -> DataFrame:
+    def _changed(self, pinned: Pinned, joined: DataFrame, values: _Values, names: _Names) -> DataFrame:
         """The rows of the touched files as they become."""
-        alias = self._aliases[0]
+        alias = quoted(self._aliases[0])
         before = {field.name: F.col(f"{alias}.{quoted(field.name)}") for field in pinned.schema.fields}
-        values = dict(before)
-        for clause, holds in self._from_the_last():
-            given = {} if clause.values is None else self._values(pinned, clause, source)
+        after = dict(before)
+        for clause, holds in self._from_the_last(names):
+            given = values.get(clause, {})
             for name, value in before.items():
-                values[name] = F.when(holds, given.get(name, value)).otherwise(values[name])
-        columns = [values[field.name].alias(field.name) for field in pinned.schema.fields]
-        return joined.select(*columns, self._drop().alias(_DROP)).where(~F.col(_DROP)).drop(_DROP)
+                after[name] = F.when(holds, given.get(name, value)).otherwise(after[name])
+        columns = [after[field.name].alias(field.name) for field in pinned.schema.fields]
+        return joined.select(*columns, self._drop(names).alias(names.drop)).where(~F.col(names.drop)).drop(names.drop)
 
-    def _drop(self) -> Column:
+    def _drop(self, names: _Names) -> Column:
         """Whether the clause that decides about a target row, with what it is joined to, deletes it."""
         drop = F.lit(False)
-        for clause, holds in self._from_the_last():
+        for clause, holds in self._from_the_last(names):
             drop = F.when(holds, F.lit(clause.values is None)).otherwise(drop)
         return drop
 
-    def _from_the_last(self) -> Iterator[tuple[_Clause, Column]]:
+    def _from_the_last(self, names: _Names) -> Iterator[tuple[_Clause, Column]]:
         """The clauses about target rows, each with when it holds: from the last, so that the first one decides."""
-        in_source = F.col(_IN_SOURCE).isNotNull()
         for clause in reversed([*self._of(_MATCHED), *self._of(_OLD)]):
-            yield clause, (in_source if clause.kind == _MATCHED else ~in_source) & clause.holds
+            yield clause, (names.matched if clause.kind == _MATCHED else ~names.matched) & clause.holds
 
-    def _inserted(self, pinned: Pinned, rows: DataFrame, source: DataFrame) -> DataFrame:
+    def _inserted(self, pinned: Pinned, rows: DataFrame, values: _Values) -> DataFrame:
         """The rows that source rows without a match become."""
         clauses = self._of(_NEW)
         columns = []
         for field in pinned.schema.fields:
-            value: Column = F.lit(None)
+            value: Column = F.lit(None).cast(field.dataType)
             for clause in reversed(clauses):
-                given = self._values(pinned, clause, source).get(field.name, F.lit(None))
-                value = F.when(clause.holds, given).otherwise(value)
-            columns.append(value.cast(field.dataType).alias(field.name))
+                value = F.when(clause.holds, values[clause][field.name]).otherwise(value)
+            columns.append(value.alias(field.name))
         return rows.where(_any(clauses)).select(*columns)
 
-    def _values(self, pinned: Pinned, clause: _Clause, source: DataFrame) -> dict[str, Column]:
-        """What a clause sets, by the table's column names."""
-        assert clause.values is not None
-        if clause.values:
-            return expressions(pinned, clause.values)  # type: ignore[arg-type]
+    def _values(self, pinned: Pinned, source: DataFrame) -> _Values:
+        """What each clause sets, by the table's column names. Analyses all conditions and values, over the columns of
+        both sides alone; nothing runs."""
+        old_alias, new_alias = self._aliases
+        new = source.alias(new_alias)
+        both = pinned.no_rows.alias(old_alias).join(new, as_column(self._condition))
+        found: _Values = {}
+        for clause in self._clauses:
+            rows = new if clause.kind == _NEW else both
+            rows.where(clause.holds)
+            if clause.values is not None:
+                given = clause.values or self._source_columns(pinned, source)
+                found[clause] = expressions(pinned, given, rows, inserts=clause.kind == _NEW)  # type: ignore[arg-type]
+        return found
+
+    def _source_columns(self, pinned: Pinned, source: DataFrame) -> dict[str, Column]:
+        """All columns of the source; each must be one of the table's."""
         known = {field.name.lower() for field in pinned.schema.fields}
         extra = [name for name in source.columns if name.lower() not in known]
         if extra:
@@ -275,7 +321,14 @@ class Merge:
                 "name what to set.",
                 slug="column-not-found",
             )
-        return expressions(pinned, {name: F.col(f"{self._aliases[1]}.{quoted(name)}") for name in source.columns})
+        alias = quoted(self._aliases[1])
+        return {name: F.col(f"{alias}.{quoted(name)}") for name in source.columns}
+
+
+def _names(pinned: Pinned, source: DataFrame) -> _Names:
+    known = [*pinned.schema.names, *source.columns]
+    file, row = pinned.place_names(source.columns)
+    return _Names(file, row, *(free_name(name, known) for name in (_IN_SOURCE, _DROP, _ORDER)))
 
 
 def _any(clauses: list[_Clause]) -> Column:

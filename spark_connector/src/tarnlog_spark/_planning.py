@@ -61,11 +61,14 @@ class Plan:
         listing: pa.Table | None = None,
         files: tuple[Add, ...] = (),
         reads: Reads | None = None,
+        total_files: int | None = None,
     ) -> None:
         self.version = version
         self.meta_data = meta_data
         self.listing = listing
         self.reads = reads or Reads(whole_table=True)
+        self.total_files = total_files
+        """How many files the version has, those included that cannot match."""
         self.scanned: tuple[str, Any] | None = None
         """How its files were scanned, and what `_scanning.scan_again` takes for that; only of a plan that is kept."""
         self.change: Change | None = None
@@ -150,7 +153,13 @@ def _asked(
 
 
 def _whole(snapshot: SnapshotInfo, answer: ArrowPlan) -> Plan:
-    return Plan(version=snapshot.version, meta_data=snapshot.meta_data, listing=answer.files, reads=_reads_of(answer))
+    return Plan(
+        version=snapshot.version,
+        meta_data=snapshot.meta_data,
+        listing=answer.files,
+        reads=_reads_of(answer),
+        total_files=answer.ledger.files_total,
+    )
 
 
 def _changed(snapshot: SnapshotInfo, key: PlanKey, older: Plan, answer: ArrowPlan) -> Plan | None:

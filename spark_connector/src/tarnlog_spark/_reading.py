@@ -107,8 +107,19 @@ def table_schema(meta_data: MetaData, columns: tuple[str, ...] = (), *, feed: bo
     whole = StructType.fromJson(json.loads(meta_data.schema_string))
     fields = list(whole.fields) if not columns else [_field(whole, name) for name in columns]
     if feed:
+        check_feed(StructType(fields))
         fields += CHANGE_FIELDS
     return StructType(fields)
+
+
+def check_feed(schema: StructType) -> None:
+    """InvalidRequest for a table with a column by a name that the change feed adds."""
+    added = {field.name.lower() for field in CHANGE_FIELDS}
+    if taken := [name for name in schema.names if name.lower() in added]:
+        raise option_error(
+            f"The table has a column {taken[0]}, and the change feed adds one of the same name: read two versions and "
+            "compare them, or write the rows to a table in which the column has another name."
+        )
 
 
 def _field(schema: StructType, name: str) -> StructField:

@@ -7,7 +7,7 @@ manifests go when Spark's driver runs on another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
@@ -38,6 +38,17 @@ _PLAIN_PATH = rf"\A{_NAME}(?:/{_NAME})*\z"
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
 """The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
+_CALENDAR = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
+"""Tables have the proleptic Gregorian calendar, whatever the session reads files without a mark of Spark's by. As
+`TarnlogScans.CALENDAR`."""
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name for an added column, with underscores after it where a column has it already; case does not count."""
+    known = {other.lower() for other in taken}
+    while name.lower() in known:
+        name += "_"
+    return name
 
 
 def scan(
@@ -50,7 +61,7 @@ def scan(
     """The rows of the files, with the columns of `schema`; a column that a file lacks is null."""
     if _is_native(spark, storage, files, schema, partition_columns):
         return _native(spark, storage, files, schema)
-    return _by_arrow(spark, storage, files, schema, places=False)
+    return _by_arrow(spark, storage, files, schema)
 
 
 def scan_changed(
@@ -78,15 +89,16 @@ def scan_rows(
     files: ScanList,
     schema: StructType,
     partition_columns: Sequence[str] = (),
+    *,
+    names: tuple[str, str] = (FILE, ROW),
 ) -> DataFrame:
-    """The same with two columns more, FILE and ROW, which together tell rows apart."""
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-
+    """The same with two columns more, FILE and ROW, which together tell rows apart. `names` replaces these names, where
+    the schema has such columns."""
     if not _is_native(spark, storage, files, schema, partition_columns):
-        return _by_arrow(spark, storage, files, schema, places=True)
+        return _by_arrow(spark, storage, files, schema, names)
     rows = _native(spark, storage, files, schema)
-    place, row = F.col("_metadata.file_path").alias(FILE), F.col("_metadata.row_index").alias(ROW)
-    return rows.select("*", place, row)
+    found = rows.metadataColumn("_metadata")  # by its logical name: a column of the table may be called so too
+    return rows.select("*", found["file_path"].alias(names[0]), found["row_index"].alias(names[1]))
 
 
 def scanned(rows: DataFrame) -> Any | None:
@@ -117,7 +129,7 @@ def file_place(text: str) -> str:
 
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
-    reader = spark.read.schema(schema)
+    reader = spark.read.schema(schema).options(**_CALENDAR)
     scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
@@ -157,14 +169,16 @@ def _uris(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.Chunk
     return "", pa.chunked_array([mended])
 
 
-def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, *, places: bool) -> DataFrame:
+def _by_arrow(
+    spark: SparkSession, storage: Storage, files: ScanList, schema: StructType, places: tuple[str, str] | None = None
+) -> DataFrame:
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     shares = files.shares(Splits())
     wanted = arrow_schema(parse_schema(schema.jsonValue()))
     shown = StructType(list(schema.fields))
-    if places:
-        shown = StructType([*schema.fields, StructField(FILE, StringType()), StructField(ROW, LongType())])
+    if places is not None:
+        shown = StructType([*schema.fields, StructField(places[0], StringType()), StructField(places[1], LongType())])
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -176,15 +190,19 @@ def _by_arrow(spark: SparkSession, storage: Storage, files: ScanList, schema: St
 
 
 def _batches(
-    storage: Storage, path: str, values: Mapping[str, str | None], wanted: pa.Schema, places: bool
+    storage: Storage,
+    path: str,
+    values: Mapping[str, str | None],
+    wanted: pa.Schema,
+    places: tuple[str, str] | None,
 ) -> Iterator[pa.RecordBatch]:
     first = 0
     for batch in read_batches(storage, path, wanted, absent=values):
-        if places:
+        if places is not None:
             place = pa.repeat(storage.path(path), batch.num_rows)
             rows = pa.array(range(first, first + batch.num_rows), pa.int64())
             first += batch.num_rows
-            names = [*wanted.names, FILE, ROW]
+            names = [*wanted.names, *places]
             yield pa.RecordBatch.from_arrays([*batch.columns, place, rows], names=names)
         else:
             yield batch

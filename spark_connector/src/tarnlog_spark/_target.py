@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,18 @@ from tarnlog_spark._options import Place
 from tarnlog_spark._planned_index import prepare
 from tarnlog_spark._planning import Plan, plan_files, plan_scan
 from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
-from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_changed, scan_conf, scan_rows, scanned
+from tarnlog_spark._scanning import (
+    FILE,
+    ROW,
+    file_place,
+    free_name,
+    scan,
+    scan_again,
+    scan_changed,
+    scan_conf,
+    scan_rows,
+    scanned,
+)
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, target_of, write_batches
@@ -155,9 +166,27 @@ class Pinned:
         older = change.scanned[1]
         return scan_changed(target.spark, self.storage, older, change.gone, came, self.schema, self.partition_columns)
 
-    def placed_rows(self, files: Sequence[Add] | None = None) -> DataFrame:
-        """The rows, each with its file and its place in it."""
-        return scan_rows(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+    @cached_property
+    def no_rows(self) -> DataFrame:
+        """An empty DataFrame of the table's columns alone. Expressions are analysed against it first, so that no error
+        names a column that the connector adds."""
+        return self.target.spark.createDataFrame([], self.schema)
+
+    def place_names(self, taken: Iterable[str] = ()) -> tuple[str, str]:
+        """Names for a row's file and its place in it, which no column of the table has and which are not taken."""
+        known = [*self.schema.names, *taken]
+        return free_name(FILE, known), free_name(ROW, known)
+
+    def placed_rows(self, files: Sequence[Add] | None = None, names: tuple[str, str] | None = None) -> DataFrame:
+        """The rows, each with its file and its place in it, by default as `place_names` names them."""
+        return scan_rows(
+            self.target.spark,
+            self.storage,
+            self._listed(files),
+            self.schema,
+            self.partition_columns,
+            names=names or self.place_names(),
+        )
 
     def _listed(self, files: Sequence[Add] | None) -> ScanList:
         if files is None and self.plan.listing is not None:
@@ -166,7 +195,9 @@ class Pinned:
 
     def matches(self, condition: Column) -> dict[str, int]:
         """How many rows of each file, by its path in the log, make the condition true. Files without any are absent."""
-        counted = self.placed_rows().where(condition).groupBy(FILE).count().collect()
+        self.no_rows.where(condition)  # raises what is wrong with it
+        names = self.place_names()
+        counted = self.placed_rows(names=names).where(condition).groupBy(names[0]).count().collect()
         return {self.file_at(row[0]).path: int(row[1]) for row in counted}
 
     def file_at(self, place: str) -> Add:

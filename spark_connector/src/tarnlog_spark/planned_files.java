@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.immutable.ArraySeq$;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
@@ -31,6 +32,9 @@ import scala.collection.immutable.Seq;
 /** What Python asks for, in one call: each would take as long as a small read. */
 public final class TarnlogScans implements Runnable {
     static final Map NONE = (Map) Map$.MODULE$.empty();
+    /** Options of the reader: tables have the proleptic Gregorian calendar, whatever the session's rebase modes are. */
+    static final Map CALENDAR =
+        with(with(NONE, "datetimeRebaseMode", "CORRECTED"), "int96RebaseMode", "CORRECTED");
     private boolean knowsDates;
 
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
@@ -59,9 +63,13 @@ public final class TarnlogScans implements Runnable {
         return rowsOf(spark, files, older.dataSchema());
     }
 
+    static Map with(Map options, String key, String value) {
+        return (Map) options.$plus(new Tuple2(key, value));
+    }
+
     static Dataset rowsOf(SparkSession spark, TarnlogPlannedFiles files, StructType columns) {
         HadoopFsRelation relation =
-            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, NONE, spark);
+            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, CALENDAR, spark);
         return spark.baseRelationToDataFrame(relation);
     }
 
