@@ -19,6 +19,7 @@ from tarnlog_spark._planned_index import prepare
 from tarnlog_spark._planning import Plan, plan_files, plan_scan
 from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, file_place, scan, scan_again, scan_changed, scan_conf, scan_rows, scanned
+from tarnlog_spark._spark_schema import strings_for_chars
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, target_of, write_batches
@@ -133,6 +134,11 @@ class Pinned:
 
         return StructType.fromJson(json.loads(self.meta_data.schema_string))
 
+    @cached_property
+    def scan_schema(self) -> StructType:
+        """The schema by which Spark reads the data files. Spark takes no char and varchar there: they are strings."""
+        return strings_for_chars(self.schema)
+
     @property
     def files(self) -> tuple[Add, ...]:
         """The planned files."""
@@ -140,7 +146,7 @@ class Pinned:
 
     def rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows of the files, by default of all that were planned."""
-        return scan(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+        return scan(self.target.spark, self.storage, self._listed(files), self.scan_schema, self.partition_columns)
 
     def changed_rows(self, way: str) -> DataFrame | None:
         """The rows by what Spark holds of an older plan, where this one came from one that was scanned in this way."""
@@ -149,11 +155,13 @@ class Pinned:
             return None
         target, came = self.target, list_of_plan(change.came)
         older = change.scanned[1]
-        return scan_changed(target.spark, self.storage, older, change.gone, came, self.schema, self.partition_columns)
+        return scan_changed(
+            target.spark, self.storage, older, change.gone, came, self.scan_schema, self.partition_columns
+        )
 
     def placed_rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows, each with its file and its place in it."""
-        return scan_rows(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+        return scan_rows(self.target.spark, self.storage, self._listed(files), self.scan_schema, self.partition_columns)
 
     def _listed(self, files: Sequence[Add] | None) -> ScanList:
         if files is None and self.plan.listing is not None:
