@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,13 +61,16 @@ def test_an_insert_shows_after_refresh_and_an_overwrite_needs_the_option(
 
 @pytest.mark.usefixtures("dropped")
 def test_a_table_of_sparks_catalog_says_what_to_do(spark: SparkSession, client: Client) -> None:
+    def run(statement: str) -> None:
+        spark.sql(statement).collect()
+
     before = {entry.name for entry in client.list_tables()}
     text = refused(lambda: spark.sql("CREATE TABLE catalogued USING tarnlog OPTIONS (table 's.t')"))
     assert "CREATE TABLE ... USING tarnlog is not supported." in text
     assert "Table.create(spark, 'namespace.name', schema)" in text
     spark.sql("CREATE TABLE catalogued (id long) USING tarnlog")  # Spark does not ask the format
     for statement in ("SELECT * FROM catalogued", "INSERT INTO catalogued VALUES (1)"):
-        text = refused(lambda statement=statement: spark.sql(statement).collect())
+        text = refused(partial(run, statement))
         assert "nothing was created in tarnlog: DROP TABLE it" in text
     assert {entry.name for entry in client.list_tables()} == before
 

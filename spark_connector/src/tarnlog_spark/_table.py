@@ -140,9 +140,7 @@ class Table:
         A `location` must be empty, unless an admin key passes `adopt_existing_files`.
         """
         table = cls.for_name(spark, name, **more)
-        from pyspark.sql.types import StructType
-
-        given = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        given = _parsed(schema) if isinstance(schema, str) else schema
         try:
             table._create(
                 given,
@@ -409,6 +407,16 @@ class Table:
             description=description,
             adopt_existing_files=adopt_existing_files,
         )
+
+
+def _parsed(ddl: str) -> StructType:
+    """The schema of DDL text. Spark makes no DataFrame of char and varchar: they are refused later, by name."""
+    from pyspark.sql.types import DataType, StructType
+
+    found = DataType.fromDDL(ddl)
+    if not isinstance(found, StructType):
+        raise InvalidRequest(f"{ddl!r} names no columns: write for example 'id long, day date'.", slug="schema-invalid")
+    return found
 
 
 def _location(text: str) -> str:
