@@ -81,7 +81,7 @@ def test_errors_of_the_format_are_a_sentence_without_a_traceback(
     reader = spark.read.format("tarnlog").option("url", tarnlog_service.url)
     text = refused(lambda: reader.load(name))
     assert "Traceback" not in text
-    assert f"instance: tarnlog.NotFound: There is no table {name} at {tarnlog_service.url}: check the name" in text
+    assert f"instance: tarnlog.NotFound: there is no table {name} at {tarnlog_service.url}: check the name" in text
     assert "A write creates the table, and so does tarnlog_spark.Table.create" in text
     text = refused(lambda: reader.option("versionasoff", "1").load(name))
     assert "Traceback" not in text

@@ -22,7 +22,7 @@ class ServiceClient(Client):
                 raise
             found = error.answered.partition(";")[0]
             raise NotFound(
-                f"{found[:1].upper()}{found[1:]} at {self.url}: check the name and the URL. A write creates the table, "
+                f"{found} at {self.url}: check the name and the URL. A write creates the table, "
                 "and so does tarnlog_spark.Table.create(spark, name, schema).",
                 slug=error.slug,
                 status=error.status,
