@@ -25,7 +25,7 @@ def write(options: dict[str, str]) -> object:
         (_options.read_options, {"path": "orders"}, "namespace.name"),
         (_options.read_options, {"path": "a.t", "table": "a.t"}, "exclude each other"),
         (_options.read_options, {**T, "versionasoff": "1"}, "did you mean versionAsOf"),
-        (_options.read_options, {**T, "quux": "1"}, "it takes apiKey, columns"),
+        (_options.read_options, {**T, "quux": "1"}, "it takes allowOverwrite, apiKey, columns"),
         (_options.read_options, {**T, "columns": "a, `b"}, "names between commas"),
         (_options.read_options, {**T, "columns": "`a` b"}, "names between commas"),
         (_options.read_options, {**T, "versionasof": "new"}, "versionAsOf is a number"),
@@ -48,6 +48,15 @@ def write(options: dict[str, str]) -> object:
         (write, {**T, "replacewhere": "x = 1", "overwriteschema": "true"}, "exclude each other"),
         (write, {**T, "checkpointlocation": "/c"}, "no option"),
         (_options.sink_options, {**T, "replacewhere": "x = 1"}, "no option"),
+        (_options.read_options, {}, "CREATE TABLE ... USING tarnlog, saveAsTable. names none"),
+        (
+            _options.schema_options,
+            {"owner": "me", "provider": "tarnlog", "table": "a.t"},
+            "CREATE TABLE ... USING tarnlog",
+        ),
+        (write, {"table": "a.t"}, "would replace every row of a.t; nothing was written.*allowOverwrite"),
+        (write, {"table": "a.t", "allowoverwrite": "false"}, "would replace every row"),
+        (_options.read_options, {**T, "deadlineseconds": "0"}, "deadlineSeconds is a number from 1"),
     ],
 )
 def test_a_bad_option_says_what_to_write(
@@ -95,3 +104,18 @@ def test_values_are_read_as_people_write_them() -> None:
 )
 def test_names_between_commas(text: str, names: tuple[str, ...]) -> None:
     assert _options.read_options({**T, "columns": text}).columns == names
+
+
+def test_a_table_that_the_option_names_is_replaced_only_where_an_option_says_what_goes() -> None:
+    named = {"table": "a.t"}
+    assert _options.write_options(named, overwrite=False).place.table == "a.t"
+    for option in (
+        {"allowoverwrite": "true"},
+        {"replacewhere": "day = 1"},
+        {"partitionoverwritemode": "dynamic"},
+        {"overwriteschema": "true"},
+    ):
+        assert _options.write_options({**named, **option}, overwrite=True).place.table == "a.t"
+    assert _options.write_options(T, overwrite=True).place.table == "a.t"
+    # A view hands the same options to its reads.
+    assert _options.read_options({**named, "allowoverwrite": "true"}).place.table == "a.t"

@@ -151,6 +151,23 @@ class ServerFault(TarnlogError):
     """A defect inside the service."""
 
 
+for _kind in (
+    TarnlogError,
+    InvalidRequest,
+    NotFound,
+    Expired,
+    Denied,
+    Conflict,
+    CommitConflict,
+    Unavailable,
+    Unreachable,
+    CommitUnknown,
+    Corrupt,
+    ServerFault,
+):
+    _kind.__module__ = "tarnlog"  # where users import it from, and so what tracebacks name
+del _kind
+
 _BY_KIND: dict[Kind, type[TarnlogError]] = {
     Kind.INVALID: InvalidRequest,
     Kind.NOT_FOUND: NotFound,

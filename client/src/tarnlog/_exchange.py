@@ -18,7 +18,7 @@ from tarnlog._errors import TarnlogError, Unreachable, error_from
 from tarnlog.protocol.problems import Kind, ProblemError
 
 T = TypeVar("T")
-CHECK = "Check that the service runs there, and that the URL (TARNLOG_URL, or the client's url) is right."
+CHECK = "Check that the service runs there, and that the URL (TARNLOG_URL, or the url that was given) is right."
 """What to do about a service that does not answer."""
 
 

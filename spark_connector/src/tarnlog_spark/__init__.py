@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tarnlog_spark._restoring import RestoreResult
     from tarnlog_spark._session import session
     from tarnlog_spark._table import Table
+    from tarnlog_spark._views import refresh
     from tarnlog_spark._writes import WriteResult
 
 _HOME_OF = {
@@ -40,6 +41,7 @@ _HOME_OF = {
     "SchemaMismatch": "_errors",
     "Table": "_table",
     "WriteResult": "_writes",
+    "refresh": "_views",
     "register": "_functions",
     "session": "_session",
 }
@@ -57,6 +59,7 @@ __all__ = [
     "SchemaMismatch",
     "Table",
     "WriteResult",
+    "refresh",
     "register",
     "session",
 ]

@@ -20,6 +20,7 @@ from tarnlog_spark._conditions import check_unambiguous
 from tarnlog_spark._files import added
 from tarnlog_spark._filters import predicate_of
 from tarnlog_spark._options import ReadOptions
+from tarnlog_spark._plain_errors import entry, plain_errors
 from tarnlog_spark._planning import PlanFilter, plan_files
 from tarnlog_spark._reading import partitions_of, read_partition, rows_matching
 from tarnlog_spark._storage import Storage
@@ -38,6 +39,7 @@ class TableReader(DataSourceReader):
         self.schema = schema
         self.predicate: Predicate | None = None
 
+    @entry
     def partitions(self) -> Sequence[InputPartition]:
         place, splits = self.options.place, self.options.splits
         with place.client() as client:
@@ -64,7 +66,8 @@ class TableReader(DataSourceReader):
         return partitions_of(storage, map(added, plan.files), self.options.splits, rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self.schema, feed=self.options.feed.changes)
+        with plain_errors():
+            yield from read_partition(partition, self.schema, feed=self.options.feed.changes)
 
 
 class FilteringReader(TableReader):

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from tarnlog import Add, Client, Expired, InvalidRequest, Remove, VersionChange, VersionInfo
+from tarnlog import Add, Expired, InvalidRequest, Remove, VersionChange, VersionInfo
 from tarnlog.protocol.actions import Action
 from tarnlog_spark._files import DataFile, added, removed
 from tarnlog_spark._options import Feed, StreamOptions, option_error
+
+if TYPE_CHECKING:
+    from tarnlog import Client
 
 
 class VersionFiles(Struct, frozen=True):

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from tarnlog import (
-    Client,
     CommitConflict,
     CommitOutcome,
     Committed,
@@ -24,13 +23,15 @@ from tarnlog import (
     Rejected,
     TarnlogError,
     Unknown,
-    new_commit_id,
 )
 from tarnlog import raise_for_outcome as value_or_error
 from tarnlog.protocol.actions import Action, Add, Remove
 from tarnlog.protocol.commits import Isolation
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._storage import Storage
+
+if TYPE_CHECKING:
+    from tarnlog import Client
 
 T = TypeVar("T")
 REBASES = 10
@@ -68,6 +69,8 @@ def new_job(
     metrics: Mapping[str, str] | None = None,
 ) -> Job:
     """A job with a commit id of its own; made before the first byte is written."""
+    from tarnlog import new_commit_id  # tasks import this module, and need no HTTP library
+
     return Job(
         table=table,
         operation=operation,

@@ -53,3 +53,8 @@ class JavaNotUsable(InvalidRequest):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, slug="java-not-usable")
+
+
+for _kind in (ConflictError, SchemaMismatch, ConstraintError, JavaNotUsable):
+    _kind.__module__ = "tarnlog_spark"  # where users import it from, and so what tracebacks and Spark's errors name
+del _kind

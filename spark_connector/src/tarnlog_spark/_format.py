@@ -1,8 +1,13 @@
-"""The format `tarnlog` of Spark's Python Data Source API: `spark.read.format("tarnlog").load("sales.orders")`."""
+"""The format `tarnlog` of Spark's Python Data Source API: `spark.read.format("tarnlog").load("sales.orders")`.
+
+Spark imports this module in a process for each step of a read or write, and in one that only looks for formats. So what
+a direction needs is imported when it is used.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -10,13 +15,11 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import StructType
 
-from tarnlog_spark import _options
-from tarnlog_spark._batch_source import FilteringReader, TableReader, asked_for_filters
-from tarnlog_spark._format_writers import stream_writer, table_writer
-from tarnlog_spark._reading import table_schema
-from tarnlog_spark._stream_source import TableStreamReader
+from tarnlog_spark._plain_errors import entry
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class TarnlogFormat(DataSource):
@@ -26,8 +29,12 @@ class TarnlogFormat(DataSource):
     def name(cls) -> str:
         return "tarnlog"
 
+    @entry
     def schema(self) -> StructType:
-        found = _options.schema_options(self.options)
+        from tarnlog_spark._options import schema_options
+        from tarnlog_spark._reading import table_schema
+
+        found = schema_options(self.options)
         with found.place.client() as client:
             snapshot = client.snapshot(found.place.table, version=found.version, timestamp=found.timestamp)
         # Both are kept with the source: a batch stays at this version, and a stream whose schema was not given goes by
@@ -36,19 +43,37 @@ class TarnlogFormat(DataSource):
         self.version = snapshot.version
         return table_schema(snapshot.meta_data, found.columns, feed=found.feed.changes)
 
+    @entry
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = _options.read_options(self.options)
+        import msgspec
+
+        from tarnlog_spark._batch_source import FilteringReader, TableReader, asked_for_filters
+        from tarnlog_spark._options import read_options
+
+        options = read_options(self.options)
         if options.timestamp is None and options.version is None and not options.feed.changes:
             options = msgspec.structs.replace(options, version=getattr(self, "version", None))
         kind = FilteringReader if options.push_filters and asked_for_filters() else TableReader
         return kind(options, schema)
 
+    @entry
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        options = _options.stream_options(self.options)
+        from tarnlog_spark._options import stream_options
+        from tarnlog_spark._stream_source import TableStreamReader
+
+        options = stream_options(self.options)
         return TableStreamReader(options, schema, follows_schema=getattr(self, "follows_schema", False))
 
+    @entry
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return table_writer(_options.write_options(self.options, overwrite=overwrite), schema, overwrite=overwrite)
+        from tarnlog_spark._format_writers import table_writer
+        from tarnlog_spark._options import write_options
 
+        return table_writer(write_options(self.options, overwrite=overwrite), schema, overwrite=overwrite)
+
+    @entry
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
-        return stream_writer(_options.sink_options(self.options), schema, overwrite=overwrite)
+        from tarnlog_spark._format_writers import stream_writer
+        from tarnlog_spark._options import sink_options
+
+        return stream_writer(sink_options(self.options), schema, overwrite=overwrite)

@@ -17,12 +17,13 @@ import pyarrow.fs as pafs
 from msgspec import Struct
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tarnlog import Client, Expired, TarnlogError
+from tarnlog import Expired, TarnlogError
 from tarnlog.protocol.actions import Add, Txn
 from tarnlog_spark._arrow_read import as_schema
 from tarnlog_spark._errors import ConflictError
 from tarnlog_spark._landing import is_done
 from tarnlog_spark._options import Place, SinkOptions, WriteOptions, option_error
+from tarnlog_spark._plain_errors import entry
 from tarnlog_spark._sink import Prepared, Wish, finish, prepare
 from tarnlog_spark._storage import storage_at
 from tarnlog_spark._writing import WriteTask, decode_message, encode_message, write_batches
@@ -30,6 +31,8 @@ from tarnlog_spark._writing import WriteTask, decode_message, encode_message, wr
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from tarnlog import Client
 
 SESSION_SECONDS = 24 * 3600
 """How long vacuum leaves the table alone for a batch write: nobody could extend it while the tasks run."""
@@ -63,9 +66,11 @@ class TableWriter(DataSourceArrowWriter):
         self.session = session
         self.begun = time.time()
 
+    @entry
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
         return FilesMessage([] if self.prepared is None else _written(self.prepared.task, iterator))
 
+    @entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.prepared is None:
             return
@@ -106,9 +111,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 self.session = Session(found.id, begun)
         return self.__dict__
 
+    @entry
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesMessage:
         return FilesMessage(_written(self.prepared.task, iterator), self.session)
 
+    @entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         files, session = _files(messages), _session(messages)
         if session is not None and time.time() - session.begun >= STREAM_SESSION_SECONDS:

@@ -16,6 +16,7 @@ from tarnlog import Client, CommitRecord, StateInfo
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import WIRE_NAMES, Action, Add, CommitInfo, MetaData, Protocol, Remove, Skip, Txn
 from tarnlog_spark._action_columns import columns_of, ddl, values_of
+from tarnlog_spark._service import ServiceClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,11 +40,12 @@ class _Function:
     columns: dict[str, str]
 
     def _client(self) -> Client:
-        return Client(self.url, api_key=self.api_key)
+        return ServiceClient(self.url, api_key=self.api_key)
 
-    def _row(self, value: Struct, **more: Any) -> tuple[Any, ...]:
-        row = {**values_of(value, self.columns), **more}
-        for name, kind in self.columns.items():
+    @classmethod
+    def _row(cls, value: Struct) -> tuple[Any, ...]:
+        row = values_of(value, cls.columns)
+        for name, kind in cls.columns.items():
             if kind == "timestamp" and isinstance(row[name], int):
                 row[name] = _moment(row[name])
         return tuple(row.values())
@@ -127,8 +129,12 @@ class Skips(_Function):
 
     def eval(self, table: str) -> Iterator[tuple[Any, ...]]:
         with self._client() as client:
-            for skip in client.skips(table):
-                yield self._row(skip)
+            yield from self.rows(client, table)
+
+    @classmethod
+    def rows(cls, client: Client, table: str) -> Iterator[tuple[Any, ...]]:
+        """The rows by a given client; `Table.skips` has the same."""
+        return map(cls._row, client.skips(table))
 
 
 class Cooldowns(_Function):
@@ -138,8 +144,12 @@ class Cooldowns(_Function):
 
     def eval(self, table: str) -> Iterator[tuple[Any, ...]]:
         with self._client() as client:
-            for path, retry_after in client.cooldowns(table).items():
-                yield path, _moment(retry_after)
+            yield from self.rows(client, table)
+
+    @classmethod
+    def rows(cls, client: Client, table: str) -> Iterator[tuple[Any, ...]]:
+        """The rows by a given client; `Table.cooldowns` has the same."""
+        return ((path, _moment(retry_after)) for path, retry_after in client.cooldowns(table).items())
 
 
 FUNCTIONS: dict[str, type[_Function]] = {

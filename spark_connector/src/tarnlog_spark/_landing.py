@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from tarnlog import Client, Conflict, InvalidRequest, NotFound, Reads
+from tarnlog import Conflict, InvalidRequest, NotFound, Reads
 from tarnlog.protocol.actions import Action, Add, MetaData, Txn
 from tarnlog.protocol.predicates import parse_predicate
 from tarnlog.protocol.schema import parse_schema_string
@@ -29,6 +29,8 @@ from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tarnlog import Client
 
 Recorded = tuple[str, int]
 """The application and the version of a txn."""

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.predicates import Predicate, to_builtins
+from tarnlog_spark._arguments import ASSIGNMENTS, CONDITION, takes
 from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._conditions import check_deterministic, empty_frame
@@ -95,26 +96,32 @@ class Merge:
         self._clauses: list[_Clause] = []
         self._pruning: tuple[StructType, Predicate | None] | None = None
 
+    @takes(set=ASSIGNMENTS, condition=CONDITION)
     def when_matched_update(self, set: Mapping[str, Expression], condition: Expression | None = None) -> Merge:  # noqa: A002
         """Set columns of the target row; expressions see both rows by their aliases."""
         return self._with(_MATCHED, condition, _some(set))
 
+    @takes(condition=CONDITION)
     def when_matched_update_all(self, condition: Expression | None = None) -> Merge:
         """Set every column that the source has too."""
         return self._with(_MATCHED, condition, {})
 
+    @takes(condition=CONDITION)
     def when_matched_delete(self, condition: Expression | None = None) -> Merge:
         """Delete the target row."""
         return self._with(_MATCHED, condition, None)
 
+    @takes(values=ASSIGNMENTS, condition=CONDITION)
     def when_not_matched_insert(self, values: Mapping[str, Expression], condition: Expression | None = None) -> Merge:
         """Insert a row for a source row without a match; columns that are not named are null."""
         return self._with(_NEW, condition, _some(values))
 
+    @takes(condition=CONDITION)
     def when_not_matched_insert_all(self, condition: Expression | None = None) -> Merge:
         """Insert the source row, its columns by name."""
         return self._with(_NEW, condition, {})
 
+    @takes(set=ASSIGNMENTS, condition=CONDITION)
     def when_not_matched_by_source_update(
         self,
         set: Mapping[str, Expression],  # noqa: A002
@@ -123,6 +130,7 @@ class Merge:
         """Set columns of a target row that no source row matches."""
         return self._with(_OLD, condition, _some(set))
 
+    @takes(condition=CONDITION)
     def when_not_matched_by_source_delete(self, condition: Expression | None = None) -> Merge:
         """Delete a target row that no source row matches."""
         return self._with(_OLD, condition, None)

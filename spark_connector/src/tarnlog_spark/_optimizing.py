@@ -19,6 +19,7 @@ from msgspec import Struct
 from tarnlog import Corrupt, InvalidRequest, NotFound
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.paths import path_key
+from tarnlog_spark._arguments import CONDITION, NAMES, WHOLE, takes
 from tarnlog_spark._committing import REBASES, commit_job, discard, files_in_flight, new_job, removal
 from tarnlog_spark._conditions import exact_filter
 from tarnlog_spark._errors import ConflictError
@@ -60,6 +61,7 @@ class Optimize:
         self._cooldown_hours = cooldown_hours
         self._where = where
 
+    @takes(condition=CONDITION)
     def where(self, condition: Condition) -> Optimize:
         """Only files that may hold rows which match; a condition on partition columns chooses whole partitions.
 
@@ -67,10 +69,12 @@ class Optimize:
         """
         return Optimize(self._target, cooldown_hours=self._cooldown_hours, where=condition)
 
+    @takes(target_bytes=WHOLE)
     def execute_compaction(self, target_bytes: int | None = None) -> OptimizeResult:
         """Make large files out of small ones."""
         return self._execute(target_bytes, None)
 
+    @takes(columns=NAMES, target_bytes=WHOLE)
     def execute_zorder_by(self, *columns: str, target_bytes: int | None = None) -> OptimizeResult:
         """Order the rows of each partition over its files so that each file is narrow in all of these columns, and a
         filter on any of them reads few files. Rewrites large files too, unless they are all of one such order."""

@@ -9,26 +9,43 @@ import datetime as dt
 import difflib
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from tarnlog import Client, InvalidRequest
+from tarnlog import InvalidRequest
 from tarnlog.protocol.ids import TableName
 from tarnlog_spark._storage import S3_OPTIONS, Storage, storage_at
 
+if TYPE_CHECKING:
+    from tarnlog import Client
+
 MIB = 1024 * 1024
 DEFAULT_MAX_FILES = 1000
+DEADLINE_SECONDS = 60.0
+"""How long a request is repeated while the service does not answer."""
+
 _UNITS = {"": 1, "b": 1, "k": 1024, "kb": 1024, "m": MIB, "mb": MIB, "g": 1024 * MIB, "gb": 1024 * MIB}
 _SIZE = re.compile(r"(\d{1,15})\s*([a-z]{0,2})", re.ASCII | re.IGNORECASE)
 
 _S3 = ("s3.endpoint", "s3.region", "s3.accessKey", "s3.secretKey", "s3.sessionToken")
-_PLACE = ("path", "table", "url", "apiKey", *_S3)
+_PLACE = ("path", "table", "url", "apiKey", "deadlineSeconds", *_S3)
 _SPLITS = ("maxPartitionBytes", "parallelism")
 _FEED = ("readChangeFeed", "startingVersion", "startingTimestamp")
-_BATCH = ("versionAsOf", "timestampAsOf", "columns", "filter", "pushFilters", "endingVersion", "endingTimestamp")
+_ALLOW = "allowOverwrite"  # a view hands its options to reads and writes alike
+_BATCH = (
+    "versionAsOf",
+    "timestampAsOf",
+    "columns",
+    "filter",
+    "pushFilters",
+    "endingVersion",
+    "endingTimestamp",
+    _ALLOW,
+)
 _STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "skipChangeCommits")
 _OVERWRITE = ("overwriteSchema", "replaceWhere", "partitionOverwriteMode")
-_WRITE = ("mergeSchema", "partitionBy", "txnAppId", "txnVersion", *_OVERWRITE)
+_WRITE = ("mergeSchema", "partitionBy", "txnAppId", "txnVersion", _ALLOW, *_OVERWRITE)
 _SINK = ("mergeSchema", "txnAppId", "checkpointLocation", "partitionBy", "queryName")  # Spark hands the last one over
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -47,10 +64,13 @@ class Place(Struct, frozen=True, kw_only=True):
     url: str | None = None
     api_key: str | None = None
     s3: dict[str, str] = {}
+    deadline: float = DEADLINE_SECONDS
 
     def client(self) -> Client:
-        """A client of its own for whoever asks."""
-        return Client(self.url, api_key=self.api_key)
+        """A new client, which the caller closes."""
+        from tarnlog_spark._service import ServiceClient  # tasks need no HTTP library
+
+        return ServiceClient(self.url, api_key=self.api_key, deadline=self.deadline)
 
     def storage(self, location: str) -> Storage:
         """How to reach the data files of the table, which the service says to lie at `location`."""
@@ -130,12 +150,21 @@ def option_error(message: str) -> InvalidRequest:
     return InvalidRequest(message, slug="option-invalid")
 
 
+_INSTEAD_OF_CATALOG = (
+    "Spark keeps no options for such a table, so nothing was created in tarnlog: DROP TABLE it if SHOW TABLES lists "
+    "it. Create the table with tarnlog_spark.Table.create(spark, 'namespace.name', schema) or by writing to it, and "
+    "query it through CREATE TEMPORARY VIEW v USING tarnlog OPTIONS (table 'namespace.name')."
+)
+
+
 class _Given:
     """The options of one direction, read by the names that people write."""
 
     def __init__(self, options: Mapping[str, str], *directions: str) -> None:
         known = {name.lower(): name for direction in directions for name in KNOWN[direction]}
         self._values = {key.lower(): value for key, value in options.items()}
+        if "provider" in self._values:  # the properties of a table that Spark's catalog is about to create
+            raise option_error(f"CREATE TABLE ... USING tarnlog is not supported. {_INSTEAD_OF_CATALOG}")
         for key in self._values:
             if key not in known:
                 raise option_error(_unknown(key, directions, known))
@@ -191,13 +220,17 @@ class _Given:
         self.only_one("path", "table")
         table = self.text("table") or self.text("path")
         if not table:
-            raise option_error("Name the table: .load('namespace.name'), or the option table.")
+            raise option_error(
+                "Name the table: .load('namespace.name'), .save('namespace.name'), or the option table. A table of "
+                f"Spark's catalog (CREATE TABLE ... USING tarnlog, saveAsTable) names none. {_INSTEAD_OF_CATALOG}"
+            )
         try:
             name = str(TableName.parse(table))
         except ValueError as error:
             raise option_error(f"{error}.") from None
         s3 = {key: value for key, value in self._values.items() if key in S3_OPTIONS}
-        return Place(table=name, url=self.text("url"), api_key=self.text("apiKey"), s3=s3)
+        deadline = self.number("deadlineSeconds", 1) or DEADLINE_SECONDS
+        return Place(table=name, url=self.text("url"), api_key=self.text("apiKey"), s3=s3, deadline=deadline)
 
     def splits(self) -> Splits:
         return Splits(
@@ -325,7 +358,20 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         txn=None if app_id is None or txn_version is None else (app_id, txn_version),
     )
     _check_overwrite(found, overwrite)
+    if overwrite and given.text("table") is not None and not given.flag(_ALLOW):
+        _check_narrow(found)
     return found
+
+
+def _check_narrow(found: WriteOptions) -> None:
+    """Refuse to replace a whole table that the option table names, as INSERT OVERWRITE of a view does."""
+    if found.overwrite_schema or found.replace_where is not None or found.dynamic_partitions:
+        return
+    raise option_error(
+        f"This would replace every row of {found.place.table}; nothing was written. INSERT OVERWRITE of a view needs "
+        "allowOverwrite 'true' among the view's OPTIONS. For df.write, name the table in save(...) and not by the "
+        "option table, or set the option allowOverwrite to true."
+    )
 
 
 def _check_overwrite(found: WriteOptions, overwrite: bool) -> None:

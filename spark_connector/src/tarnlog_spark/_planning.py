@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from tarnlog import ArrowPlan, Client, InvalidRequest, Reads, SnapshotInfo
+from tarnlog import ArrowPlan, InvalidRequest, Reads, SnapshotInfo
 from tarnlog.arrow_files import adds_of
 from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import Predicate, to_builtins
 from tarnlog_spark._kept_plans import KeptPlans, PlanKey, key_of
 from tarnlog_spark._storage import Storage
+
+if TYPE_CHECKING:
+    from tarnlog import Client
 
 MOST_PIECES = 64
 """Of columns: each version that an older plan was changed for adds one."""

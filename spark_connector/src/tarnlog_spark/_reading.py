@@ -16,6 +16,7 @@ from tarnlog.protocol.schema import parse_schema_string
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._files import DataFile, shared_out
 from tarnlog_spark._options import Splits, option_error
+from tarnlog_spark._spark_schema import strings_for_chars
 from tarnlog_spark._storage import Storage
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def table_schema(meta_data: MetaData, columns: tuple[str, ...] = (), *, feed: bo
             f"The table's data files are {meta_data.format.provider!r}, and this connector reads only Parquet. Its "
             "log can be read: tarnlog_files, tarnlog_history and tarnlog_log."
         )
-    whole = StructType.fromJson(json.loads(meta_data.schema_string))
+    whole = strings_for_chars(StructType.fromJson(json.loads(meta_data.schema_string)))
     fields = list(whole.fields) if not columns else [_field(whole, name) for name in columns]
     if feed:
         check_feed(StructType(fields))

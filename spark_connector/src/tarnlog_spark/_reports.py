@@ -7,6 +7,8 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
+from tarnlog_spark._action_columns import ddl
+from tarnlog_spark._functions import Cooldowns, Skips
 from tarnlog_spark._target import Target
 
 if TYPE_CHECKING:
@@ -59,6 +61,18 @@ def detail(target: Target) -> DataFrame:
         moment(info.created_time),
     )
     return target.spark.createDataFrame([row], DETAIL)
+
+
+def skips(target: Target) -> DataFrame:
+    """A row for each record of a live file that could not be processed."""
+    rows = list(Skips.rows(target.client, target.table))
+    return target.spark.createDataFrame(rows, ddl(Skips.columns))
+
+
+def cooldowns(target: Target) -> DataFrame:
+    """A row for each file that is left out for now."""
+    rows = list(Cooldowns.rows(target.client, target.table))
+    return target.spark.createDataFrame(rows, ddl(Cooldowns.columns))
 
 
 def moment(millis: int | None) -> dt.datetime | None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from tarnlog import Client, Conflict, InvalidRequest, NotFound, TableInfo
+from tarnlog import Conflict, InvalidRequest, NotFound, TableInfo
 from tarnlog.protocol.actions import Add, MetaData, Txn
 from tarnlog.protocol.predicates import parse_predicate, to_builtins
 from tarnlog.protocol.schema import parse_schema_string
+from tarnlog_spark._arrow_types import check_storable
 from tarnlog_spark._committing import files_in_flight
 from tarnlog_spark._conditions import check_unambiguous
 from tarnlog_spark._errors import ConstraintError
@@ -28,6 +29,8 @@ from tarnlog_spark._writing import TARGET_BYTES, WriteTask, target_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from tarnlog import Client
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -111,6 +114,7 @@ def finish(client: Client, prepared: Prepared, files: Sequence[Add], txn: Txn | 
 
 def _created(client: Client, wish: Wish, given: StructType) -> TableInfo:
     schema = nullable(given)
+    check_storable(schema, wish.place.table)
     columns = spelled(wish.partition_by, schema.names)
     try:
         return client.create_table(wish.place.table, schema.jsonValue(), partition_by=columns)

@@ -18,15 +18,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tarnlog import Client, Expired, InvalidRequest, TableInfo
+from tarnlog import Expired, InvalidRequest, TableInfo
 from tarnlog_spark._changes import VersionFiles, cleaned, feed_files, new_files, version_from
 from tarnlog_spark._files import DataFile, added
 from tarnlog_spark._offsets import NOTHING_YET, Limit, Offset, batch_end, files_between, offset_from
 from tarnlog_spark._options import LATEST, StreamOptions, option_error
+from tarnlog_spark._plain_errors import entry, plain_errors
 from tarnlog_spark._reading import CHANGE_FIELDS, partitions_of, read_partition
+from tarnlog_spark._spark_schema import strings_for_chars
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tarnlog import Client
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -42,6 +46,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
+    @entry
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         feed = self.options.feed
         table = self._table()
@@ -64,9 +69,11 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxFiles(self.options.max_files)
         return ReadMaxBytes(self.options.max_bytes) if self.options.max_bytes is not None else ReadAllAvailable()
 
+    @entry
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         self._target = self._table().version
 
+    @entry
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         table = self._table()
         here = self._checked(start, table)
@@ -84,6 +91,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Files
 
+    @entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self._table()
         first, last = self._checked(start, table), self._checked(end, table)
@@ -91,7 +99,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions_of(self.options.place.storage(table.location), files, self.options.splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self.schema, feed=self.options.feed.changes)
+        with plain_errors():
+            yield from read_partition(partition, self.schema, feed=self.options.feed.changes)
 
     def stop(self) -> None:
         if self._client is not None:
@@ -142,7 +151,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Rows of a schema that the query does not know would lose columns, or get nulls, without a word."""
         known = {field.name: field.dataType.simpleString() for field in self.schema.fields}
         told = {field.name for field in CHANGE_FIELDS} if self.options.feed.changes else set()
-        for field in StructType.fromJson(table.schema).fields:
+        for field in strings_for_chars(StructType.fromJson(table.schema)).fields:
             if known.pop(field.name, None) != field.dataType.simpleString():
                 kind = field.dataType.simpleString()
                 raise _schema_changed(table, f"column {field.name} is new or of another type ({kind})")

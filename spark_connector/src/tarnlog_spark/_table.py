@@ -7,17 +7,44 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tarnlog import Client, Conflict, InvalidRequest, NotFound, TableInfo, VacuumInfo
+from tarnlog import (
+    CheckpointInfo,
+    CleanupInfo,
+    Conflict,
+    EraseInfo,
+    InvalidRequest,
+    NotFound,
+    TableInfo,
+    VacuumInfo,
+)
 from tarnlog.protocol.ids import TableName
+from tarnlog.protocol.tables import StateFormat
 from tarnlog_spark import _feeds, _reports
+from tarnlog_spark._arguments import (
+    ASSIGNMENTS,
+    CONDITION,
+    DATA_FRAME,
+    FLAG,
+    MOMENT,
+    NAMES,
+    NUMBER,
+    SCHEMA,
+    SESSION,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    takes,
+)
+from tarnlog_spark._arrow_types import check_storable
 from tarnlog_spark._changing import ChangeResult, as_column, delete, quoted, update
 from tarnlog_spark._fitting import nullable
 from tarnlog_spark._landing import table_exists
 from tarnlog_spark._merging import Merge
 from tarnlog_spark._optimizing import Optimize
-from tarnlog_spark._options import Place, storage_options
+from tarnlog_spark._options import DEADLINE_SECONDS, Place, storage_options
 from tarnlog_spark._restoring import RestoreResult, restore
 from tarnlog_spark._schema_change import spelled
+from tarnlog_spark._service import ServiceClient
 from tarnlog_spark._staging import WRITERS, Writer
 from tarnlog_spark._target import Target
 from tarnlog_spark._writes import Mode, WriteOptions, WriteResult, check_options, write
@@ -38,6 +65,7 @@ class Table:
         self._target = target
 
     @classmethod
+    @takes(spark=SESSION, name=TEXT, url=TEXT, api_key=TEXT, options=TEXTS, deadline=NUMBER)
     def for_name(
         cls,
         spark: SparkSession,
@@ -46,26 +74,30 @@ class Table:
         url: str | None = None,
         api_key: str | None = None,
         options: Mapping[str, str] | None = None,
+        deadline: float = DEADLINE_SECONDS,
     ) -> Table:
-        """The table `namespace.name`; it need not exist yet. Asks nothing.
+        """The table `namespace.name`; it need not exist yet. I/O: none.
 
         url and api_key default to TARNLOG_URL and TARNLOG_API_KEY. `options` are the storage's (`s3.endpoint` and so
         on, as in the format's options); what is not given comes from the environment of driver and executors.
-        Others are refused.
+        Others are refused. While the service does not answer, each request is repeated for `deadline` seconds, and
+        stderr says so.
         """
         try:
             known = str(TableName.parse(name))
         except ValueError as error:
             raise InvalidRequest(f"{error}.", slug="option-invalid") from None
-        place = Place(table=known, url=url, api_key=api_key, s3=storage_options(options or {}))
-        return cls(Target(spark, place, Client(url, api_key=api_key)))
+        s3 = storage_options(options or {})
+        place = Place(table=known, url=url, api_key=api_key, s3=s3, deadline=deadline)
+        return cls(Target(spark, place, place.client()))
 
     @classmethod
+    @takes(spark=SESSION, path=TEXT, url=TEXT, api_key=TEXT)
     def for_path(
         cls, spark: SparkSession, path: str, *, url: str | None = None, api_key: str | None = None, **more: Any
     ) -> Table:
         """The table that lies at a path or URI, by what the service's catalog says. Costs a listing of all tables."""
-        with Client(url, api_key=api_key) as client:
+        with ServiceClient(url, api_key=api_key, deadline=more.get("deadline", DEADLINE_SECONDS)) as client:
             wanted = _location(path)
             for entry in client.list_tables():
                 if _location(entry.location) == wanted:
@@ -77,6 +109,17 @@ class Table:
         )
 
     @classmethod
+    @takes(
+        spark=SESSION,
+        name=TEXT,
+        schema=SCHEMA,
+        partition_by=NAMES,
+        location=TEXT,
+        properties=TEXTS,
+        description=TEXT,
+        if_not_exists=FLAG,
+        adopt_existing_files=FLAG,
+    )
     def create(
         cls,
         spark: SparkSession,
@@ -91,12 +134,13 @@ class Table:
         adopt_existing_files: bool = False,
         **more: Any,
     ) -> Table:
-        """A new, empty table. `schema` is Spark's, as an object or as DDL text.
+        """A new, empty table. `schema` is Spark's, as an object or as DDL text. Types that data files cannot hold
+        (char, varchar, variant, time, intervals, void, geometry) are refused: InvalidRequest names the columns.
 
         A `location` must be empty, unless an admin key passes `adopt_existing_files`.
         """
         table = cls.for_name(spark, name, **more)
-        given = spark.createDataFrame([], schema).schema if isinstance(schema, str) else schema
+        given = _parsed(schema) if isinstance(schema, str) else schema
         try:
             table._create(
                 given,
@@ -139,6 +183,7 @@ class Table:
 
     # Reading
 
+    @takes(filter=CONDITION, columns=NAMES, version=WHOLE, timestamp=MOMENT)
     def read(
         self,
         filter: Condition | None = None,  # noqa: A002 (the API's word)
@@ -157,11 +202,13 @@ class Table:
             rows = rows.where(as_column(filter))
         return rows if columns is None else rows.select(*(quoted(name) for name in columns))
 
+    @takes(from_version=WHOLE, to_version=WHOLE)
     def changes(self, from_version: int, to_version: int | None = None) -> DataFrame:
         """The rows that versions added and removed, both ends inclusive, with `_change_type` (insert, delete),
         `_commit_version` and `_commit_timestamp`. A row that an update carries over is a delete and an insert."""
         return _feeds.changes(self._target, from_version, to_version)
 
+    @takes(limit=WHOLE)
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""
         return _reports.history(self._target, limit)
@@ -172,6 +219,18 @@ class Table:
 
     # Writing
 
+    @takes(
+        rows=DATA_FRAME,
+        mode=TEXT,
+        replace_where=TEXT,
+        partition_overwrite_mode=TEXT,
+        merge_schema=FLAG,
+        overwrite_schema=FLAG,
+        partition_by=NAMES,
+        txn_app_id=TEXT,
+        txn_version=WHOLE,
+        writer=TEXT,
+    )
     def write(
         self,
         rows: DataFrame,
@@ -221,14 +280,17 @@ class Table:
                 raise
             return WriteResult(version=None, skipped="the table exists")
 
+    @takes(condition=CONDITION)
     def delete(self, condition: Condition | None = None) -> ChangeResult:
         """Delete the rows that make the condition true; all rows without one."""
         return delete(self._target, condition)
 
+    @takes(set=ASSIGNMENTS, condition=CONDITION)
     def update(self, set: Mapping[str, Condition], condition: Condition | None = None) -> ChangeResult:  # noqa: A002
         """Set columns (SQL text or Columns) in the rows that make the condition true; in all rows without one."""
         return update(self._target, set, condition)
 
+    @takes(source=DATA_FRAME, condition=CONDITION, target_alias=TEXT, source_alias=TEXT)
     def merge(
         self, source: DataFrame, condition: Condition, *, target_alias: str = "target", source_alias: str = "source"
     ) -> Merge:
@@ -237,6 +299,7 @@ class Table:
 
     # Maintenance
 
+    @takes(cooldown_hours=NUMBER)
     def optimize(self, *, cooldown_hours: float | None = None) -> Optimize:
         """Begin to describe an optimize: `where`, then `execute_compaction` or `execute_zorder_by`.
 
@@ -244,6 +307,7 @@ class Table:
         """
         return Optimize(self._target, cooldown_hours=cooldown_hours)
 
+    @takes(dry_run=FLAG, retention_hours=NUMBER, override_minimum=FLAG)
     def vacuum(
         self, *, dry_run: bool = True, retention_hours: float | None = None, override_minimum: bool = False
     ) -> VacuumInfo:
@@ -252,11 +316,43 @@ class Table:
             self.name, dry_run=dry_run, retention_hours=retention_hours, override_minimum=override_minimum
         )
 
+    @takes(version=WHOLE, timestamp=MOMENT)
     def restore(self, version: int | None = None, *, timestamp: int | str | dt.datetime | None = None) -> RestoreResult:
         """Make the table what it was at a version or time, as a new version."""
         if (version is None) == (timestamp is None):
             raise InvalidRequest("Restore to a version or to a timestamp: give one of them.", slug="option-invalid")
         return restore(self._target, version=version, timestamp=_moment(timestamp))
+
+    @takes(dry_run=FLAG)
+    def erase(self, *, dry_run: bool = True) -> EraseInfo:
+        """List, or delete now, the files that versions up to now removed, with the versions and states that name them:
+        for rows that must not be readable any more. Time travel begins with the newest version afterwards. A dry run
+        unless `dry_run=False`. Needs a key of scope admin."""
+        return self._target.client.erase(self.name, dry_run=dry_run)
+
+    @takes(dry_run=FLAG)
+    def cleanup(self, *, dry_run: bool = True) -> CleanupInfo:
+        """List, or delete, what of the log is older than the table's retention. A dry run unless `dry_run=False`."""
+        return self._target.client.cleanup(self.name, dry_run=dry_run)
+
+    @takes(format=TEXT)
+    def checkpoint(self, format: StateFormat | None = None) -> CheckpointInfo:  # noqa: A002 (the API's word)
+        """Write a state of the newest version now, in the table's format or the one given. The service does this by
+        itself every `checkpoint.interval` versions."""
+        return self._target.client.checkpoint(self.name, format)
+
+    def compact(self) -> CheckpointInfo:
+        """Write an Avro state from scratch: no tombstones, few manifests. It concerns the log alone: small data files
+        are compacted by `optimize().execute_compaction()`."""
+        return self._target.client.compact(self.name)
+
+    def skips(self) -> DataFrame:
+        """Live files that an operation could not process, with the reason and when they are tried again."""
+        return _reports.skips(self._target)
+
+    def cooldowns(self) -> DataFrame:
+        """Files that operations leave out until their cooldown ends."""
+        return _reports.cooldowns(self._target)
 
     def _is_written(self) -> bool:
         """Whether the table has more than its creation. One that was registered may have files from its start."""
@@ -301,6 +397,7 @@ class Table:
         description: str | None = None,
         adopt_existing_files: bool = False,
     ) -> TableInfo:
+        check_storable(schema, self.name)
         return self._target.client.create_table(
             self.name,
             json.loads(schema.json()),
@@ -310,6 +407,16 @@ class Table:
             description=description,
             adopt_existing_files=adopt_existing_files,
         )
+
+
+def _parsed(ddl: str) -> StructType:
+    """The schema of DDL text. Spark makes no DataFrame of char and varchar: they are refused later, by name."""
+    from pyspark.sql.types import DataType, StructType
+
+    found = DataType.fromDDL(ddl)
+    if not isinstance(found, StructType):
+        raise InvalidRequest(f"{ddl!r} names no columns: write for example 'id long, day date'.", slug="schema-invalid")
+    return found
 
 
 def _location(text: str) -> str:

@@ -31,6 +31,7 @@ from tarnlog_spark._scanning import (
     scan_rows,
     scanned,
 )
+from tarnlog_spark._spark_schema import strings_for_chars
 from tarnlog_spark._staging import Writer, is_native, write_natively
 from tarnlog_spark._storage import Storage
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, decode_message, encode_message, target_of, write_batches
@@ -148,6 +149,11 @@ class Pinned:
 
         return StructType.fromJson(json.loads(self.meta_data.schema_string))
 
+    @cached_property
+    def scan_schema(self) -> StructType:
+        """The schema by which Spark reads the data files. Spark takes no char and varchar there: they are strings."""
+        return strings_for_chars(self.schema)
+
     @property
     def files(self) -> tuple[Add, ...]:
         """The planned files."""
@@ -155,7 +161,7 @@ class Pinned:
 
     def rows(self, files: Sequence[Add] | None = None) -> DataFrame:
         """The rows of the files, by default of all that were planned."""
-        return scan(self.target.spark, self.storage, self._listed(files), self.schema, self.partition_columns)
+        return scan(self.target.spark, self.storage, self._listed(files), self.scan_schema, self.partition_columns)
 
     def changed_rows(self, way: str) -> DataFrame | None:
         """The rows by what Spark holds of an older plan, where this one came from one that was scanned in this way."""
@@ -164,13 +170,15 @@ class Pinned:
             return None
         target, came = self.target, list_of_plan(change.came)
         older = change.scanned[1]
-        return scan_changed(target.spark, self.storage, older, change.gone, came, self.schema, self.partition_columns)
+        return scan_changed(
+            target.spark, self.storage, older, change.gone, came, self.scan_schema, self.partition_columns
+        )
 
     @cached_property
     def no_rows(self) -> DataFrame:
         """An empty DataFrame of the table's columns alone. Expressions are analysed against it first, so that no error
         names a column that the connector adds."""
-        return self.target.spark.createDataFrame([], self.schema)
+        return self.target.spark.createDataFrame([], self.scan_schema)
 
     def place_names(self, taken: Iterable[str] = ()) -> tuple[str, str]:
         """Names for a row's file and its place in it, which no column of the table has and which are not taken."""
@@ -183,7 +191,7 @@ class Pinned:
             self.target.spark,
             self.storage,
             self._listed(files),
-            self.schema,
+            self.scan_schema,
             self.partition_columns,
             names=names or self.place_names(),
         )

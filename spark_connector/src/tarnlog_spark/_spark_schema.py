@@ -1,0 +1,38 @@
+"""A table's schema where Spark reads by it."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
+
+
+def strings_for_chars(schema: StructType) -> StructType:
+    """The schema with string in place of char and varchar, on every level: tables of other writers have them, and
+    Spark's readers take neither."""
+    return StructType([_field(field) for field in schema.fields])
+
+
+def _field(field: StructField) -> StructField:
+    return StructField(field.name, _type(field.dataType), field.nullable, field.metadata)
+
+
+def _type(kind: DataType) -> DataType:
+    match kind:
+        case CharType() | VarcharType():
+            return StringType()
+        case StructType():
+            return strings_for_chars(kind)
+        case ArrayType():
+            return ArrayType(_type(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_type(kind.keyType), _type(kind.valueType), kind.valueContainsNull)
+        case _:
+            return kind
