@@ -32,6 +32,10 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
+_CALENDAR = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
+"""The calendar of a file that does not record one: tasks write the proleptic Gregorian calendar and no version of
+Spark, so the session's setting would shift days before 1582 and times before 1900 in their files."""
+
 # Arrow's expressions take time by the length of the text alone, whatever is in it.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]|%[0-9A-Fa-f]{2})*"
 _PLAIN_PATH = rf"\A{_NAME}(?:/{_NAME})*\z"
@@ -117,7 +121,7 @@ def file_place(text: str) -> str:
 
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
-    reader = spark.read.schema(schema)
+    reader = spark.read.schema(schema).options(**_CALENDAR)
     scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.

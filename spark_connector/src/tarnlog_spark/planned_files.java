@@ -31,6 +31,10 @@ import scala.collection.immutable.Seq;
 /** What Python asks for, in one call: each would take as long as a small read. */
 public final class TarnlogScans implements Runnable {
     static final Map NONE = (Map) Map$.MODULE$.empty();
+
+    /** As in _scanning.py: the calendar of a file that does not record one. */
+    static final Map OPTIONS =
+        (Map) ((Map) NONE.updated("datetimeRebaseMode", "CORRECTED")).updated("int96RebaseMode", "CORRECTED");
     private boolean knowsDates;
 
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
@@ -61,7 +65,7 @@ public final class TarnlogScans implements Runnable {
 
     static Dataset rowsOf(SparkSession spark, TarnlogPlannedFiles files, StructType columns) {
         HadoopFsRelation relation =
-            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, NONE, spark);
+            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, OPTIONS, spark);
         return spark.baseRelationToDataFrame(relation);
     }
 
