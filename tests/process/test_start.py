@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,24 @@ async def test_a_default_start_loads_nothing_heavy_before_it_is_ready(tmp_path: 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)  # noqa: ASYNC221
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].split() == []
+
+
+SERVING = """
+import gc
+import tarnlog_server.cli
+from tarnlog_server.__main__ import main
+
+tarnlog_server.cli._run = lambda *_: print("collecting", gc.isenabled())
+main()
+"""
+
+
+def test_the_collector_is_off_while_modules_load_and_on_while_requests_are_served(tmp_path: Path) -> None:
+    environment = {**os.environ, "TARNLOG_WAREHOUSE": str(tmp_path / "warehouse"), "TARNLOG_PORT": "0"}
+    command = [sys.executable, "-c", SERVING]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["collecting", "True"], done.stderr
+    loading = "import gc, sys; sys.modules['tarnlog_server.cli'] = None; import tarnlog_server.__main__ as m\n"
+    loading += "try: m.main()\nexcept ImportError: print('collecting', gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", loading], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["collecting", "False"], done.stderr

@@ -60,6 +60,7 @@ def serve(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    gc.enable()
     with contextlib.closing(listening), without_pandas():
         _run(server, listening)
     return 0 if server.started else 1

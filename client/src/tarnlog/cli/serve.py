@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ def serve(
 ) -> None:
     """Run the service."""
     try:
+        gc.disable()  # loading the service frees nothing; it enables the collector once it is loaded
         # Late: the client is installed alone on most machines.
         run = importlib.import_module("tarnlog_server.cli").serve
     except ModuleNotFoundError as error:
