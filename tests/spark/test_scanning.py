@@ -26,6 +26,7 @@ from tarnlog_spark._planned_index import changed, indexed
 from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_again, scan_rows, scanned
 from tarnlog_spark._storage import Storage, storage_at
+from tests.spark.oracle_steps import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,6 +162,38 @@ def test_a_file_that_is_gone_fails_the_read(spark: SparkSession, way: str, stora
     (folder / "gone").unlink()
     with pytest.raises(Exception, match="gone"):
         scan(spark, storage, list_of_adds(adds), schema_of(spark, "id long")).collect()
+
+
+def test_a_session_does_not_decide_the_calendar_of_files(
+    spark: SparkSession, way: str, storage: Storage, folder: Path
+) -> None:
+    """A file that records no calendar has today's."""
+    days, moments = [-719_162, -141_432, 0], [-(2**55), -(2**52), 0]
+    columns = {"d": pa.array(days, pa.date32()), "ts": pa.array(moments, pa.timestamp("us", "UTC"))}
+    add = put(folder, "old", pa.table(columns))
+    for mode, reader in (("LEGACY", "parquet"), ("EXCEPTION", "")):
+        confs = {
+            "spark.sql.parquet.datetimeRebaseModeInRead": mode,
+            "spark.sql.parquet.int96RebaseModeInRead": mode,
+            "spark.sql.sources.useV1SourceList": reader,
+        }
+        with configured(spark, confs):
+            rows = scan_rows(spark, storage, list_of_adds([add]), schema_of(spark, "d date, ts timestamp"))
+            found = rows.selectExpr("unix_date(d)", "unix_micros(ts)", ROW).collect()
+        assert [tuple(row) for row in found] == list(zip(days, moments, range(3), strict=True)), confs
+
+
+def test_a_session_does_not_decide_which_files_count(
+    spark: SparkSession, way: str, storage: Storage, folder: Path
+) -> None:
+    """A file that is gone or damaged is an error, whatever Spark is set to ignore: its rows would be lost."""
+    adds = [put(folder, name, pa.table({"id": [1]})) for name in ("here", "gone", "damaged")]
+    (folder / "gone").unlink()
+    (folder / "damaged").write_bytes(b"PAR1" + bytes(adds[2].size - 8) + b"PAR1")
+    ignored = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
+    for lost in adds[1:]:
+        with configured(spark, ignored), pytest.raises(Exception, match=lost.path):
+            scan(spark, storage, list_of_adds([adds[0], lost]), schema_of(spark, "id long")).collect()
 
 
 def test_a_spark_that_ignores_manifests_reads_the_same(spark: SparkSession, storage: Storage, folder: Path) -> None:

@@ -32,9 +32,17 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
-_CALENDAR = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""The calendar of a file that does not record one: tasks write the proleptic Gregorian calendar and no version of
-Spark, so the session's setting would shift days before 1582 and times before 1900 in their files."""
+_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+"""Spark's reader by its class: the one that knows the place of a row, whatever spark.sql.sources.useV1SourceList says."""
+_OPTIONS = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""What a session does not decide (planned_files.java has the same). Files that record no calendar have today's: tasks
+write no version of Spark, and LEGACY would shift days before 1582 and times before 1900. A file of the table that is
+missing or damaged is an error: a read would lose its rows, and a rewrite would lose them for good."""
 
 # Arrow's expressions take time by the length of the text alone, whatever is in it.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]|%[0-9A-Fa-f]{2})*"
@@ -121,13 +129,13 @@ def file_place(text: str) -> str:
 
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
-    reader = spark.read.schema(schema).options(**_CALENDAR)
+    reader = spark.read.schema(schema).format(_PARQUET).options(**_OPTIONS)
     scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
-        return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
+        return reader.load([scheme + storage.path(path) for path in files.files.column("path").to_pylist()])
     begin, listed = _listed(storage, scheme, files)
     rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), begin, listed, schema)
     if rows is not None:
@@ -135,7 +143,7 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
     rest, sizes, times = listed.columns
     uris = pc.binary_join_element_wise(begin, rest, "")
     folder = write_manifest(manifest(uris, sizes, times), parent=_conf(spark, FOLDER_CONF, "") or None)
-    return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
+    return reader.option("recursiveFileLookup", "true").load(f"file://{folder}")
 
 
 def _listed(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.Table]:

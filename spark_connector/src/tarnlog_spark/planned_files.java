@@ -32,9 +32,12 @@ import scala.collection.immutable.Seq;
 public final class TarnlogScans implements Runnable {
     static final Map NONE = (Map) Map$.MODULE$.empty();
 
-    /** As in _scanning.py: the calendar of a file that does not record one. */
-    static final Map OPTIONS =
-        (Map) ((Map) NONE.updated("datetimeRebaseMode", "CORRECTED")).updated("int96RebaseMode", "CORRECTED");
+    /** What a session does not decide; see _scanning.py. */
+    static final Map OPTIONS = (Map) ((Map) ((Map) ((Map) NONE
+        .updated("datetimeRebaseMode", "CORRECTED"))
+        .updated("int96RebaseMode", "CORRECTED"))
+        .updated("ignoreMissingFiles", "false"))
+        .updated("ignoreCorruptFiles", "false");
     private boolean knowsDates;
 
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
