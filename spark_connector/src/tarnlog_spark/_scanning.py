@@ -33,7 +33,7 @@ FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-"""Spark's reader by its class: the one that knows the place of a row, whatever spark.sql.sources.useV1SourceList says."""
+"""Spark's reader by its class: the one that knows the place of a row, also without parquet in useV1SourceList."""
 _OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
