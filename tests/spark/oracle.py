@@ -39,6 +39,9 @@ class Shape(Struct, frozen=True):
     into: tuple[str, ...] = ()
     back: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{self.ddl[:20].strip()} ...>"
+
     def frame(self, session: SparkSession, rows: list[Any]) -> DataFrame:
         made = session.createDataFrame(rows, self.raw or self.ddl)
         return made.selectExpr(*self.into) if self.into else made

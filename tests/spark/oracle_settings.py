@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from tests.spark.oracle import Shape
-from tests.spark.oracle_steps import FORMAT, Delete, Dynamic, Merge, Replace, Step, Update
+from tests.spark.oracle_steps import FORMAT, Delete, Dynamic, Merge, Optimize, Replace, Step, Update
 
 _COLUMNS = (
     # name, type in the table, type in Python, from Python, to Python
@@ -248,14 +248,15 @@ SESSIONS = (
         confs={
             "spark.sql.parser.escapedStringLiterals": "true",
             "spark.sql.legacy.consecutiveStringLiterals.enabled": "true",
+            "spark.tarnlog.oracle": "a",
         },
-        why="a backslash in text is a backslash; 'a''b' is ab",
+        why="a backslash in text is a backslash; 'a''b' is ab; ${a.setting} is its value",
         pushed="part = 'a\\nb'",
-        filters=_LITERALS,
+        filters=(*_LITERALS, "part = '${spark.tarnlog.oracle}'", "part IN ('${spark.tarnlog.oracle}b', 'x')"),
         steps=(
             Update({"s": "'\\t'"}, "part = 'a\\nb'"),
             _replace("part = 'a''b'", "arrow"),
-            Delete("part = 'a\\nb'"),
+            Delete("part = 'a\\nb' OR part = '${spark.tarnlog.oracle}'"),
         ),
     ),
     Session(
@@ -305,6 +306,7 @@ SESSIONS = (
             _replace("pd = date'1500-02-28'", "arrow"),
             Dynamic([(200, 1, *ROWS[3][2:])], "native", NARROW),
             Delete("d < date'1000-01-01'"),
+            Optimize(("d", "ts")),
         ),
         reads=(
             {"spark.sql.parquet.datetimeRebaseModeInRead": "EXCEPTION"},
@@ -379,7 +381,7 @@ SESSIONS = (
         steps=(
             _replace("part IN ('a', 'A')", "native"),
             _merge(_SWAPPED),
-            Dynamic([(200, 1, *ROWS[4][2:])], FORMAT, NARROW),
+            Dynamic([(200, 1, *ROWS[4][2:])], "native", NARROW),
             Delete("i < 0 OR part = '5'"),
         ),
     ),

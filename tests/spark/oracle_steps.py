@@ -170,6 +170,18 @@ class Merge(Struct, frozen=True):
         return new.select(*_set({name: F.col(_quoted(name)) for name in new.columns}, self.source))
 
 
+class Optimize(Struct, frozen=True):
+    """Rows move to other files, in the order of a curve over some columns, and stay what they are."""
+
+    columns: tuple[str, ...]
+
+    def on_table(self, table: Table, url: str) -> None:
+        table.optimize().execute_zorder_by(*self.columns)
+
+    def on_rows(self, rows: DataFrame) -> DataFrame:
+        return rows
+
+
 _CONDITIONS = st.sampled_from(FILTERS)
 _SETS = st.sampled_from(
     [

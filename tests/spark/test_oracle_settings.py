@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import Client, TarnlogError
 from tarnlog_spark import Table
@@ -87,42 +90,48 @@ class Compared:
         found = counted(self._shape.collected(self._read(way)))
         check_same(found, counted(self._rows), f"{after}\nread by {way}")
 
+    def check_feed(self) -> None:
+        """The rows that the change feed adds and removes, together, are the rows."""
+        feed = self.table.changes(0)
+        kinds = [feed.where(F.col("_change_type") == kind) for kind in ("insert", "delete")]
+        added, removed = (counted(self._shape.collected(rows.select(*self.expected.columns))) for rows in kinds)
+        check_same(removed - added, Counter(), "the rows that the feed removes and never added")
+        check_same(added - removed, counted(self._rows), "the rows of the feed")
+
     def check_filters(self, filters: tuple[str, ...], way: str) -> None:
-        """Each filter gives the rows of plain Spark, or is refused as there."""
-        expected: list[DataFrame] = []
-        found: list[DataFrame] = []
-        for text in filters:
-            try:
-                rows = self.expected.where(text)
-            except AnalysisException as error:
-                with pytest.raises((PySparkException, TarnlogError)):
-                    self._read(way, text).collect()
-                    raise AssertionError(f"{text} was taken, and plain Spark refuses it: {error}") from None
-                continue
-            expected.append(rows)
-            found.append(self._read(way, text))
-        # One job for all of them; only where it differs, or fails, one for each.
-        try:
-            same = self._numbered(found) == self._numbered(expected)
+        """Each filter gives the rows of plain Spark, or is refused as there. Rows are told apart by their keys."""
+        taken = [text for text in filters if self._takes(text, way)]
+        if not taken:
+            return
+        found = [self._read(way, text).select("k") for text in taken]
+        try:  # one job for all of them; only where it differs, or fails, one for each
+            if self._chosen(taken) == _numbered(found):
+                return
         except PySparkException:
-            same = False
-        accepted = [text for text in filters if _is_understood(self.expected, text)]
-        for text, one, other in zip(accepted, found, expected, strict=True) if not same else ():
+            pass
+        for text, keys in zip(taken, found, strict=True):
             try:
-                right = counted(self._shape.collected(other))
+                expected = self._chosen([text])
             except PySparkException:
                 continue  # at one of the rows; files without it may be left out
-            check_same(counted(self._shape.collected(one)), right, f"{text}\nread by {way}")
+            check_same(_numbered([keys]), expected, f"{text}\nread by {way}")
 
-    def _numbered(self, frames: list[DataFrame]) -> Any:
-        from functools import reduce
+    def _takes(self, text: str, way: str) -> bool:
+        """Whether plain Spark takes the filter. What it does not, a read must refuse."""
+        try:
+            self.expected.where(text)
+        except AnalysisException as reason:
+            try:
+                self._read(way, text).collect()
+            except (PySparkException, TarnlogError):
+                return False
+            raise AssertionError(f"{text} was taken, and plain Spark refuses it: {reason}") from None
+        return True
 
-        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-
-        rows = [
-            frame.selectExpr(*(self._shape.back or ("*",))).withColumn("n", F.lit(n)) for n, frame in enumerate(frames)
-        ]
-        return counted(reduce(lambda one, other: one.union(other), rows).collect())
+    def _chosen(self, filters: list[str]) -> Counter[str]:
+        """The keys of the rows that plain Spark chooses, each with the number of its filter."""
+        asked = self.expected.selectExpr("k", *(f"({text}) AS f{n}" for n, text in enumerate(filters)))
+        return counted([(n, row["k"]) for row in asked.collect() for n in range(len(filters)) if row[f"f{n}"]])
 
     def _read(self, way: str, text: str | None = None) -> DataFrame:
         if way == FORMAT:
@@ -133,12 +142,10 @@ class Compared:
             return self.table.read(text)
 
 
-def _is_understood(rows: DataFrame, text: str) -> bool:
-    try:
-        rows.where(text)
-    except AnalysisException:
-        return False
-    return True
+def _numbered(frames: list[DataFrame]) -> Counter[str]:
+    """The keys of several DataFrames, each with the number of its own, by one job."""
+    numbered = [frame.select(F.lit(n), "k") for n, frame in enumerate(frames)]
+    return counted(reduce(lambda one, other: one.union(other), numbered).collect())
 
 
 @pytest.mark.parametrize("chosen", SESSIONS, ids=str)
@@ -154,6 +161,7 @@ def test_a_table_is_plain_spark_under_these_settings(
             with configured(session, confs):
                 compared.check("native", str(confs))
         compared.check("arrow", "all steps")
+        compared.check_feed()
         if chosen.pushed is None:
             compared.check(FORMAT, "all steps")
         else:
@@ -191,6 +199,7 @@ def test_a_table_is_plain_spark_under_any_settings(
                 continue
             writer = data.draw(st.sampled_from(["auto", "arrow"]), "writer")
             compared.take(step, writer=writer, way=data.draw(st.sampled_from(WAYS), "read"))
+        compared.check_feed()
 
 
 def _fails_at_a_row(rows: DataFrame, step: Step) -> bool:
