@@ -334,7 +334,7 @@ SESSIONS = (
         ),
         steps=(
             Update({"uni": "upper(uni)", "s": "ci", "ci": "s"}, "ci = 'ABC'"),
-            _replace("uni = 'b'", "native", COLLATED),
+            _replace("uni = 'b'", "arrow", COLLATED),
             _merge({"ci": "upper(ci)"}, COLLATED),
             Delete("ci > 'B'"),
         ),
