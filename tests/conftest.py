@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 LONG = os.environ.get("TARNLOG_TEST_LONG", "") not in ("", "0")
 """True under `./dev test --long`: many seeds instead of enough seeds."""
 SPARK = Path(__file__).parent / "spark"
+"""Its tests wait for processes as often as they compute, so they begin first: `tests/scheduling.py`."""
 
 pytest_plugins = ["tests.servers"] if importlib.util.find_spec("tests.servers") else []
 
@@ -29,8 +31,14 @@ settings.load_profile("long" if LONG else "default")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's tests share one worker and take longest together: they come first, and the others go on beside them."""
     items.sort(key=lambda item: not item.path.is_relative_to(SPARK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.scheduling import SparkOnTwoWorkers  # late: a run without workers needs no xdist
+
+    return SparkOnTwoWorkers(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,8 @@
 """Real servers for tests, started once per test process on free ports and stopped with it.
 
 `s3_server` is SeaweedFS, which keeps S3's rules for conditional create. It takes a few seconds to start, so it lives as
-long as the process; under xdist the tests marked `s3` share one worker (`--dist loadgroup`) and with it one server.
-`postgres_server` is a real Postgres, in a container or a process, likewise for tests marked `postgres`; each test gets
-a database of its own.
+long as the process. `postgres_server` is a real Postgres, in a container or a process, likewise; each test gets a
+database of its own.
 """
 
 from __future__ import annotations
@@ -70,14 +69,6 @@ class S3Server(msgspec.Struct, frozen=True):
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "s3: needs a real S3 server, which the test run starts")
     config.addinivalue_line("markers", "postgres: needs a real Postgres, which the test run starts")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for name in ("s3", "postgres"):
-            if item.get_closest_marker(name):
-                item.add_marker(pytest.mark.xdist_group(name))
-                break
 
 
 @pytest.fixture(scope="session")

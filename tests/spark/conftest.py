@@ -1,6 +1,6 @@
-"""One Spark and one service for a whole test run: both take seconds to start.
+"""One Spark and one service for each worker that runs tests of Spark: both take seconds to start.
 
-Tests that use Spark share an xdist group, so that one worker owns the one session. Each test makes tables of its own.
+`tests/scheduling.py` hands these tests to two workers only. Each test makes tables of its own.
 """
 
 from __future__ import annotations
@@ -24,19 +24,12 @@ _names = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "spark: needs a running Spark, which the test run starts once")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    config.addinivalue_line("markers", "spark: needs a running Spark, which a worker starts once")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The Spark of the test run. Times are UTC, so that both sides of a comparison print alike."""
+    """The Spark of a worker. Times are UTC, so that both sides of a comparison print alike."""
     from tarnlog_spark import session
 
     home = tmp_path_factory.mktemp("spark")
@@ -72,7 +65,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tarnlog_service(warehouse: Path) -> Iterator[ServiceProcess]:
-    """The service of the test run, in a process of its own."""
+    """The service of a worker, in a process of its own."""
     process = ServiceProcess(warehouse)
     try:
         yield process.start()

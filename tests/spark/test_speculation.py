@@ -18,7 +18,6 @@ from tests.service_process import ServiceProcess
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.xdist_group("spark")
 def test_overtaken_attempts_add_no_rows(
     tarnlog_service: ServiceProcess, client: Client, name: str, tmp_path: Path, long_run: bool
 ) -> None:
