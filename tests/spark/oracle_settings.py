@@ -272,7 +272,7 @@ SESSIONS = (
         pushed="ntz < timestamp'2024-03-10 02:45:00'",
         filters=("PART = 'a'", "I > 0", "ntz = timestamp'2024-03-10 02:30:00'", "pt < timestamp'2024-03-10 00:00:00'"),
         steps=(
-            Update({"k": "i", "st": _SWAPPED["st"]}, "i > 0"),
+            Update({"K": "i", "st": _SWAPPED["st"]}, "i > 0"),
             Update({"i": "k"}, "k = 0"),
             Update({"d": "ts"}, "k = 0"),
             _replace("pt = timestamp'2024-03-10 00:00:00'", "native"),

@@ -34,15 +34,9 @@ _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 """Spark's reader by its class: the one that knows the place of a row, also without parquet in useV1SourceList."""
-_OPTIONS = {
-    "datetimeRebaseMode": "CORRECTED",
-    "int96RebaseMode": "CORRECTED",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-}
-"""What a session does not decide (planned_files.java has the same). Files that record no calendar have today's: tasks
-write no version of Spark, and LEGACY would shift days before 1582 and times before 1900. A file of the table that is
-missing or damaged is an error: a read would lose its rows, and a rewrite would lose them for good."""
+_EVERY_FILE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""A file of the table that is missing or damaged is an error, whatever the session ignores: a read would lose its rows,
+and a rewrite would lose them for good. As `TarnlogScans.OPTIONS`."""
 
 # Arrow's expressions take time by the length of the text alone, whatever is in it.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]|%[0-9A-Fa-f]{2})*"
@@ -50,6 +44,9 @@ _PLAIN_PATH = rf"\A{_NAME}(?:/{_NAME})*\z"
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
 """The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
+_CALENDAR = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
+"""Tables have the proleptic Gregorian calendar, whatever the session reads files without a mark of Spark's by. As
+`TarnlogScans.CALENDAR`."""
 
 
 def scan(
@@ -129,8 +126,9 @@ def file_place(text: str) -> str:
 
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
-    reader = spark.read.schema(schema).format(_PARQUET).options(**_OPTIONS)
+    reader = spark.read.schema(schema).options(**_CALENDAR)
     scheme = spark_scheme(storage)
+    reader = reader.format(_PARQUET).options(**_EVERY_FILE)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
         if not files.files.num_rows:

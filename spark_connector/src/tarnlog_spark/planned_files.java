@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.immutable.ArraySeq$;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
@@ -31,14 +32,13 @@ import scala.collection.immutable.Seq;
 /** What Python asks for, in one call: each would take as long as a small read. */
 public final class TarnlogScans implements Runnable {
     static final Map NONE = (Map) Map$.MODULE$.empty();
-
-    /** What a session does not decide; see _scanning.py. */
-    static final Map OPTIONS = (Map) ((Map) ((Map) ((Map) NONE
-        .updated("datetimeRebaseMode", "CORRECTED"))
-        .updated("int96RebaseMode", "CORRECTED"))
-        .updated("ignoreMissingFiles", "false"))
-        .updated("ignoreCorruptFiles", "false");
+    /** Options of the reader: tables have the proleptic Gregorian calendar, whatever the session's rebase modes are. */
+    static final Map CALENDAR =
+        with(with(NONE, "datetimeRebaseMode", "CORRECTED"), "int96RebaseMode", "CORRECTED");
     private boolean knowsDates;
+
+    /** The same, and that a missing or damaged file is an error, whatever the session ignores. */
+    static final Map OPTIONS = with(with(CALENDAR, "ignoreMissingFiles", "false"), "ignoreCorruptFiles", "false");
 
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
     public Dataset rows(SparkSession spark, String schema, String root, String begin, String list, int count)
@@ -64,6 +64,10 @@ public final class TarnlogScans implements Runnable {
         TarnlogPlannedFiles files =
             new TarnlogPlannedFiles(before.root, before.without(gone), begin, list, count);
         return rowsOf(spark, files, older.dataSchema());
+    }
+
+    static Map with(Map options, String key, String value) {
+        return (Map) options.$plus(new Tuple2(key, value));
     }
 
     static Dataset rowsOf(SparkSession spark, TarnlogPlannedFiles files, StructType columns) {
