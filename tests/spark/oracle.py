@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ODD = "ein Name.mit `allem` ü%/=,;{}"
 """A column's name, as SQL quotes it below."""
@@ -23,6 +24,34 @@ DDL = """
     part string, p2 date, pi int, `p ü` boolean, pdec decimal(10,2), `p time` timestamp
 """
 PARTITIONS = ["part", "p2", "pi", "p ü", "pdec", "p time"]
+
+
+class Shape(Struct, frozen=True):
+    """The columns of a table, and how its rows are written down in Python.
+
+    `into` and `back` are the SQL of each column that Python does not hold as Spark does (times before 1900), from
+    columns of the types in `raw` and to them. Without them the rows are Spark's own.
+    """
+
+    ddl: str
+    partitions: tuple[str, ...]
+    raw: str = ""
+    into: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.ddl[:20].strip()} ...>"
+
+    def frame(self, session: SparkSession, rows: list[Any]) -> DataFrame:
+        made = session.createDataFrame(rows, self.raw or self.ddl)
+        return made.selectExpr(*self.into) if self.into else made
+
+    def collected(self, rows: DataFrame) -> list[Any]:
+        """The rows of a DataFrame of this shape, as `frame` takes them."""
+        return (rows.selectExpr(*self.back) if self.back else rows).collect()
+
+
+WIDE = Shape(DDL, tuple(PARTITIONS))
 
 _text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 # Spark's Python side converts times through the C library, which does not know the first years.

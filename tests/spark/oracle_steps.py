@@ -1,10 +1,15 @@
 """What can happen to a table, each step done twice: by the table, and by plain Spark on the rows that should be there.
 
-The oracle knows nothing of files, versions or partitions: it has the SQL conditions, and DataFrames of rows.
+The oracle knows nothing of files, versions or partitions: it has the SQL conditions, and DataFrames of rows. What an
+assignment stores is what an INSERT of the value into a plain table of Spark's stores; where Spark refuses that, so must
+the table.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,10 +18,11 @@ from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog_spark import Table
-from tests.spark.oracle import DDL, FILTERS, PARTITION_FILTERS, PARTITIONS, ROW
+from tests.spark.oracle import FILTERS, PARTITION_FILTERS, ROW, WIDE, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FORMAT = "format"
 _WAYS = st.sampled_from(["native", "arrow", FORMAT])
@@ -37,12 +43,13 @@ class Append(Struct, frozen=True):
 
     rows: list[Any]
     way: str
+    shape: Shape = WIDE
 
     def on_table(self, table: Table, url: str) -> None:
-        _write(table, url, self.way, _frame(self.rows), "append")
+        _write(table, url, self.way, self.shape.frame(_session(table), self.rows), "append")
 
     def on_rows(self, rows: DataFrame) -> DataFrame:
-        return rows.union(_frame(self.rows))
+        return rows.union(self.shape.frame(rows.sparkSession, self.rows))
 
 
 class Replace(Struct, frozen=True):
@@ -51,13 +58,15 @@ class Replace(Struct, frozen=True):
     rows: list[Any]
     condition: str
     way: str
+    shape: Shape = WIDE
 
     def on_table(self, table: Table, url: str) -> None:
-        new = _frame(self.rows).where(self.condition)
+        new = self.shape.frame(_session(table), self.rows).where(self.condition)
         _write(table, url, self.way, new, "overwrite", replace_where=self.condition)
 
     def on_rows(self, rows: DataFrame) -> DataFrame:
-        return rows.where(~_true(self.condition)).union(_frame(self.rows).where(self.condition))
+        new = self.shape.frame(rows.sparkSession, self.rows).where(self.condition)
+        return rows.where(~_true(self.condition)).union(new)
 
 
 class Dynamic(Struct, frozen=True):
@@ -65,14 +74,16 @@ class Dynamic(Struct, frozen=True):
 
     rows: list[Any]
     way: str
+    shape: Shape = WIDE
 
     def on_table(self, table: Table, url: str) -> None:
-        _write(table, url, self.way, _frame(self.rows), "overwrite", partition_overwrite_mode="dynamic")
+        new = self.shape.frame(_session(table), self.rows)
+        _write(table, url, self.way, new, "overwrite", partition_overwrite_mode="dynamic")
 
     def on_rows(self, rows: DataFrame) -> DataFrame:
-        new = _frame(self.rows)
-        old, gone = rows.alias("old"), new.select(*map(_quoted, PARTITIONS)).alias("gone")
-        same = [F.col(f"old.{_quoted(name)}").eqNullSafe(F.col(f"gone.{_quoted(name)}")) for name in PARTITIONS]
+        new, names = self.shape.frame(rows.sparkSession, self.rows), self.shape.partitions
+        old, gone = rows.alias("old"), new.select(*map(_quoted, names)).alias("gone")
+        same = [F.col(f"old.{_quoted(name)}").eqNullSafe(F.col(f"gone.{_quoted(name)}")) for name in names]
         return old.join(gone, reduce(lambda one, other: one & other, same), "left_anti").union(new)
 
 
@@ -98,21 +109,14 @@ class Update(Struct, frozen=True):
         table.update(self.values, self.condition)
 
     def on_rows(self, rows: DataFrame) -> DataFrame:
-        held = _true(self.condition)
-        return rows.select(
-            *(
-                F.when(held, F.expr(self.values[field.name]).cast(field.dataType))
-                .otherwise(F.col(_quoted(field.name)))
-                .alias(field.name)
-                if field.name in self.values
-                else F.col(_quoted(field.name))
-                for field in rows.schema.fields
-            )
-        )
+        held, names = _true(self.condition), rows.columns
+        old = {name: F.col(_quoted(name)) for name in names}
+        new = rows.where(held).select(*_set(old, self.values))
+        return rows.where(~held).union(_stored(new, rows.schema))
 
 
 class Merge(Struct, frozen=True):
-    """Clauses of all kinds; None leaves one out. A source has a key once."""
+    """Clauses of all kinds; None leaves one out. A source has a key once, and in `source` columns that are others."""
 
     rows: list[Any]
     delete: str | None
@@ -120,9 +124,11 @@ class Merge(Struct, frozen=True):
     insert: str | None
     old_update: tuple[dict[str, str], str] | None
     old_delete: str | None
+    source: dict[str, str] = {}
+    shape: Shape = WIDE
 
     def on_table(self, table: Table, url: str) -> None:
-        merge = table.merge(_frame(self.rows), "target.k = source.k")
+        merge = table.merge(self._source(_session(table)), "target.k = source.k")
         if self.delete is not None:
             merge = merge.when_matched_delete(self.delete)
         merge = merge.when_matched_update_all() if self.update is None else merge.when_matched_update(self.update)
@@ -136,7 +142,7 @@ class Merge(Struct, frozen=True):
 
     def on_rows(self, rows: DataFrame) -> DataFrame:
         old = rows.withColumn("is_old", F.lit(True)).alias("target")
-        new = _frame(self.rows).withColumn("is_new", F.lit(True)).alias("source")
+        new = self._source(rows.sparkSession).withColumn("is_new", F.lit(True)).alias("source")
         both = old.join(new, F.expr("target.k = source.k"), "full_outer")
         matched, added = F.expr("is_old AND is_new"), F.expr("is_old IS NULL")
         kept = F.expr("is_new IS NULL")
@@ -147,22 +153,33 @@ class Merge(Struct, frozen=True):
             | (kept & ~set_old & _true(self.old_delete))  # the first clause that holds decides
         )
         both = both.where(~F.coalesce(dropped, F.lit(False)))
-        return both.select(*(self._value(field, matched, added, kept & set_old) for field in rows.schema.fields))
+        olds = {name: F.col(f"target.{_quoted(name)}") for name in rows.columns}
+        news = {name: F.col(f"source.{_quoted(name)}") for name in rows.columns}
+        changed = news if self.update is None else olds
+        parts = [
+            (matched, _set(changed, self.update or {})),
+            (added, _set(news, {})),
+            (kept & set_old, _set(olds, {} if self.old_update is None else self.old_update[0])),
+            (kept & ~set_old, _set(olds, {})),
+        ]
+        stored = [_stored(both.where(F.coalesce(part, F.lit(False))).select(*to), rows.schema) for part, to in parts]
+        return reduce(lambda one, other: one.union(other), stored)
 
-    def _value(self, field: Any, matched: Column, added: Column, set_old: Column) -> Column:
-        old, new = F.col(f"target.{_quoted(field.name)}"), F.col(f"source.{_quoted(field.name)}")
-        changed, left = new, old
-        if self.update is not None:
-            changed = F.expr(self.update[field.name]) if field.name in self.update else old
-        if self.old_update is not None and field.name in self.old_update[0]:
-            left = F.expr(self.old_update[0][field.name])
-        return (
-            F.when(matched, changed.cast(field.dataType))
-            .when(added, new)
-            .when(set_old, left.cast(field.dataType))
-            .otherwise(old)
-            .alias(field.name)
-        )
+    def _source(self, session: SparkSession) -> DataFrame:
+        new = self.shape.frame(session, self.rows)
+        return new.select(*_set({name: F.col(_quoted(name)) for name in new.columns}, self.source))
+
+
+class Optimize(Struct, frozen=True):
+    """Rows move to other files, in the order of a curve over some columns, and stay what they are."""
+
+    columns: tuple[str, ...]
+
+    def on_table(self, table: Table, url: str) -> None:
+        table.optimize().execute_zorder_by(*self.columns)
+
+    def on_rows(self, rows: DataFrame) -> DataFrame:
+        return rows
 
 
 _CONDITIONS = st.sampled_from(FILTERS)
@@ -201,14 +218,62 @@ STEPS: st.SearchStrategy[list[Step]] = st.tuples(
 """Every step once, in any order."""
 
 
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
+@contextmanager
+def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """A session with other settings, which it has no longer afterwards."""
+    before = {key: session.conf.get(key, None) for key in confs}
+    try:
+        for key, value in confs.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, value)
 
-    return SparkSession.active()
+
+_POLICY = "spark.sql.storeAssignmentPolicy"
+_PLAIN_FILES = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.sources.useV1SourceList": "parquet",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""What the plain table's own files must not depend on."""
 
 
-def _frame(rows: list[Any]) -> DataFrame:
-    return _session().createDataFrame(rows, DDL)
+def _stored(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The rows as an INSERT by name stores them in a plain table of that schema; raises what Spark raises.
+
+    The policy LEGACY is Spark's casts of old, which store nulls and wrong numbers: a table stores as under ANSI.
+    """
+    if [(field.name, field.dataType) for field in rows.schema] == [(field.name, field.dataType) for field in schema]:
+        return rows
+    session, name = rows.sparkSession, f"oracle_{uuid.uuid4().hex}"
+    policy = str(session.conf.get(_POLICY)).upper()
+    with configured(session, {**_PLAIN_FILES, _POLICY: "ANSI" if policy == "LEGACY" else policy}):
+        session.createDataFrame([], schema).write.format("parquet").saveAsTable(name)
+        rows.createOrReplaceTempView(f"{name}_rows")
+        try:
+            session.sql(f"INSERT INTO {name} BY NAME SELECT * FROM {name}_rows")
+            return session.table(name).localCheckpoint()
+        finally:
+            session.catalog.dropTempView(f"{name}_rows")
+            session.sql(f"DROP TABLE {name}")
+
+
+def _set(columns: Mapping[str, Column], values: Mapping[str, str]) -> list[Column]:
+    """The columns, some of them set to an expression; those are named in any case."""
+    given = {name.strip("`").lower(): F.expr(text) for name, text in values.items()}
+    return [given.get(name.lower(), column).alias(name) for name, column in columns.items()]
+
+
+def _session(table: Table) -> SparkSession:
+    return table._target.spark
 
 
 def _write(table: Table, url: str, way: str, rows: DataFrame, mode: str, **options: str) -> None:

@@ -6,8 +6,7 @@ import datetime as dt
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from tarnlog_spark._staging import WRITE_CONF
 from tests.conftest import LONG
 from tests.service_process import ServiceProcess
 from tests.spark.oracle import DDL, FILTERS, PARTITIONS, ROW, check_same, counted, rows_of
-from tests.spark.oracle_steps import STEPS, Step
+from tests.spark.oracle_steps import STEPS, Step, configured
 from tests.spark.queries import finished
 
 if TYPE_CHECKING:
@@ -38,20 +37,11 @@ def some(few: int, many: int) -> settings:
     return settings(max_examples=many if LONG else few, phases=phases, suppress_health_check=list(HealthCheck))
 
 
-@contextmanager
-def configured(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(key)
-
-
 def read(spark: SparkSession, table: Table, url: str, way: str) -> DataFrame:
     """The newest rows, in one of the ways to read them."""
     if way == "format":
         return spark.read.format("tarnlog").option("url", url).load(table.name)
-    with configured(spark, SCAN_CONF, way):
+    with configured(spark, {SCAN_CONF: way}):
         return table.read()
 
 
@@ -108,7 +98,7 @@ def test_every_change_is_what_plain_spark_makes_of_the_rows(
     states = {0: Counter[str](), 1: counted(now)}
     for step, way in zip(steps, itertools.cycle(WAYS), strict=False):
         now = step.on_rows(spark.createDataFrame(now, DDL)).collect()
-        with configured(spark, WRITE_CONF, writer):
+        with configured(spark, {WRITE_CONF: writer}):
             step.on_table(table, url)
         found = rows_of(read(spark, table, url, way))
         check_same(found, counted(now), f"{step} by {writer}, read by {way}")

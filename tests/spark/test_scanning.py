@@ -26,6 +26,7 @@ from tarnlog_spark._planned_index import changed, indexed
 from tarnlog_spark._scan_lists import list_of_adds, list_of_plan
 from tarnlog_spark._scanning import FILE, ROW, SCAN_CONF, file_place, scan, scan_again, scan_rows, scanned
 from tarnlog_spark._storage import Storage, storage_at
+from tests.spark.oracle_steps import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,6 +162,27 @@ def test_a_file_that_is_gone_fails_the_read(spark: SparkSession, way: str, stora
     (folder / "gone").unlink()
     with pytest.raises(Exception, match="gone"):
         scan(spark, storage, list_of_adds(adds), schema_of(spark, "id long")).collect()
+
+
+def test_a_session_does_not_decide_the_reader(spark: SparkSession, way: str, storage: Storage, folder: Path) -> None:
+    """Spark's newer reader of Parquet does not know the place of a row."""
+    add = put(folder, "x", pa.table({"id": [7, 8]}))
+    with configured(spark, {"spark.sql.sources.useV1SourceList": ""}):
+        rows = scan_rows(spark, storage, list_of_adds([add]), schema_of(spark, "id long"))
+        assert [(row.id, row[ROW]) for row in rows.collect()] == [(7, 0), (8, 1)]
+
+
+def test_a_session_does_not_decide_which_files_count(
+    spark: SparkSession, way: str, storage: Storage, folder: Path
+) -> None:
+    """A file that is gone or damaged is an error, whatever Spark is set to ignore: its rows would be lost."""
+    adds = [put(folder, name, pa.table({"id": [1]})) for name in ("here", "gone", "damaged")]
+    (folder / "gone").unlink()
+    (folder / "damaged").write_bytes(b"PAR1" + bytes(adds[2].size - 8) + b"PAR1")
+    ignored = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
+    for lost in adds[1:]:
+        with configured(spark, ignored), pytest.raises(Exception, match=lost.path):
+            scan(spark, storage, list_of_adds([adds[0], lost]), schema_of(spark, "id long")).collect()
 
 
 def test_a_spark_that_ignores_manifests_reads_the_same(spark: SparkSession, storage: Storage, folder: Path) -> None:

@@ -32,15 +32,24 @@ SCAN_CONF = "spark.tarnlog.scan"
 FOLDER_CONF = "spark.tarnlog.scanDirectory"
 _IGNORES_MANIFESTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 
+_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+"""Spark's reader by its class: the one that knows the place of a row, also without parquet in useV1SourceList."""
+READ_OPTIONS = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""Options that override the session's settings, as `TarnlogScans.OPTIONS`. Tables have the proleptic Gregorian
+calendar. A file that is missing or damaged is an error: a read would lose its rows, and a rewrite would lose them for
+good."""
+
 # Arrow's expressions take time by the length of the text alone, whatever is in it.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._=~-]|%[0-9A-Fa-f]{2})*"
 _PLAIN_PATH = rf"\A{_NAME}(?:/{_NAME})*\z"
 FILE = "_tarnlog_file"
 ROW = "_tarnlog_row"
 """The columns that `scan_rows` adds: which file a row is in, as `Storage.path` names it, and at which place."""
-_CALENDAR = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""Tables have the proleptic Gregorian calendar, whatever the session reads files without a mark of Spark's by. As
-`TarnlogScans.CALENDAR`."""
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
@@ -129,13 +138,13 @@ def file_place(text: str) -> str:
 
 
 def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: StructType) -> DataFrame:
-    reader = spark.read.schema(schema).options(**_CALENDAR)
+    reader = spark.read.schema(schema).format(_PARQUET).options(**READ_OPTIONS)
     scheme = spark_scheme(storage)
     if _conf(spark, _IGNORES_MANIFESTS, "false").lower() == "true":
         # Then Spark would list the manifest's folder and find nothing: names one by one are slow, and right.
         if not files.files.num_rows:
             return spark.createDataFrame([], schema)
-        return reader.parquet(*(scheme + storage.path(path) for path in files.files.column("path").to_pylist()))
+        return reader.load([scheme + storage.path(path) for path in files.files.column("path").to_pylist()])
     begin, listed = _listed(storage, scheme, files)
     rows = indexed(spark, scheme + quote(storage.path("x")[:-2]), begin, listed, schema)
     if rows is not None:
@@ -143,7 +152,7 @@ def _native(spark: SparkSession, storage: Storage, files: ScanList, schema: Stru
     rest, sizes, times = listed.columns
     uris = pc.binary_join_element_wise(begin, rest, "")
     folder = write_manifest(manifest(uris, sizes, times), parent=_conf(spark, FOLDER_CONF, "") or None)
-    return reader.option("recursiveFileLookup", "true").parquet(f"file://{folder}")
+    return reader.option("recursiveFileLookup", "true").load(f"file://{folder}")
 
 
 def _listed(storage: Storage, scheme: str, files: ScanList) -> tuple[str, pa.Table]:

@@ -32,9 +32,15 @@ import scala.collection.immutable.Seq;
 /** What Python asks for, in one call: each would take as long as a small read. */
 public final class TarnlogScans implements Runnable {
     static final Map NONE = (Map) Map$.MODULE$.empty();
-    /** Options of the reader: tables have the proleptic Gregorian calendar, whatever the session's rebase modes are. */
-    static final Map CALENDAR =
-        with(with(NONE, "datetimeRebaseMode", "CORRECTED"), "int96RebaseMode", "CORRECTED");
+    /**
+     * Options of the reader, as READ_OPTIONS of _scanning.py: tables have the proleptic Gregorian calendar, and a
+     * missing or damaged file is an error, whatever the session's settings are.
+     */
+    static final Map OPTIONS =
+        with(
+            with(with(with(NONE, "datetimeRebaseMode", "CORRECTED"), "int96RebaseMode", "CORRECTED"),
+                "ignoreMissingFiles", "false"),
+            "ignoreCorruptFiles", "false");
     private boolean knowsDates;
 
     /** The rows of the files in a list; see TarnlogPlannedFiles. */
@@ -69,7 +75,7 @@ public final class TarnlogScans implements Runnable {
 
     static Dataset rowsOf(SparkSession spark, TarnlogPlannedFiles files, StructType columns) {
         HadoopFsRelation relation =
-            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, CALENDAR, spark);
+            new HadoopFsRelation(files, new StructType(), columns, Option.empty(), files.format, OPTIONS, spark);
         return spark.baseRelationToDataFrame(relation);
     }
 
