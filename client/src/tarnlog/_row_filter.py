@@ -1,7 +1,8 @@
 """A filter applied to rows, exactly: three-valued, typed by the columns, as Spark compares. Needs pyarrow.
 
-Text compares by code point. NaN equals itself and is above every number. A constant that a column's type cannot hold
-(5.5 for a whole number) is compared by its true value, never rounded.
+Text compares by code point; text under a collation, which does not, is refused by `check_collations`. NaN equals itself
+and is above every number. A constant that a column's type cannot hold (5.5 for a whole number) is compared by its true
+value, never rounded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from tarnlog._errors import InvalidRequest
 from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate, Scalar
+from tarnlog.protocol.schema import Schema
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +52,31 @@ def columns_of(tree: Predicate) -> set[str]:
             return columns_of(arg)
         case leaf:
             return {leaf.column}
+
+
+def compared_columns(tree: Predicate) -> set[str]:
+    """The names whose values a filter compares, which is more than to test them for null."""
+    match tree:
+        case And(args) | Or(args):
+            return set().union(*map(compared_columns, args))
+        case Not(arg):
+            return compared_columns(arg)
+        case IsNull() | IsNotNull():
+            return set()
+        case leaf:
+            return {leaf.column}
+
+
+def check_collations(tree: Predicate, schema: Schema) -> None:
+    """InvalidRequest for a filter that compares text under a collation: here only its bytes are known."""
+    for name in sorted(compared_columns(tree)):
+        field = schema.find(name)
+        if field is not None and field.collation is not None:
+            raise InvalidRequest(
+                f"{name} has the collation {field.collation}, so that its text cannot be compared here. Read without "
+                "that condition, and apply it to the rows in an engine that knows the collation, such as Spark.",
+                slug="filter-invalid",
+            )
 
 
 def evaluate(rows: pa.Table, tree: Predicate) -> Any:

@@ -43,16 +43,19 @@ class Table:
     ) -> Any:
         """The rows that the filter wants, as a `pyarrow.Table`; all columns in the table's order, or those named.
 
-        One version is read, whatever is committed meanwhile. Needs the extra `arrow`.
+        One version is read, whatever is committed meanwhile. InvalidRequest for a filter that compares text under a
+        collation, which only engines that know it can. Needs the extra `arrow`.
         """
         pa = needed("pyarrow", "arrow")
         from tarnlog._data_files import DataFiles
-        from tarnlog._row_filter import columns_of, matching_rows
+        from tarnlog._row_filter import check_collations, columns_of, matching_rows
 
         plan = self._api.plan(self.name, filter, version=version, timestamp=timestamp)
         at = self._api.snapshot(self.name, version=plan.version)
         if at.meta_data.format.provider != "parquet":
             raise InvalidRequest(f"The files of {self.name} are {at.meta_data.format.provider}: only parquet is read.")
+        if plan.filter is not None:
+            check_collations(plan.filter, _schema(at.meta_data.schema_string))
         wanted = self._fields(at.meta_data.schema_string, columns)
         names = list(wanted.names)
         asked = set() if plan.filter is None else columns_of(plan.filter)

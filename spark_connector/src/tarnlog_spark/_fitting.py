@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     MapType,
     NullType,
     ShortType,
+    StringType,
     StructField,
     StructType,
 )
@@ -133,6 +134,8 @@ def _struct_fault(given: StructType, wanted: StructType, path: str) -> str | Non
 
 
 def _widens(given: DataType, wanted: DataType) -> bool:
+    if isinstance(given, StringType) and isinstance(wanted, StringType):
+        return True  # collations differ, the text does not
     for family in (_INTEGERS, _REALS):
         if type(given) in family and type(wanted) in family:
             return family.index(type(given)) <= family.index(type(wanted))

@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from tarnlog._arrow_schema import partition_scalar
-from tarnlog.protocol.actions import Add
+from tarnlog._row_filter import compared_columns
+from tarnlog.protocol.actions import Add, MetaData
 from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate
+from tarnlog.protocol.schema import Schema, parse_schema_string
 from tarnlog_spark._options import option_error
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -47,7 +49,20 @@ def partition_types(schema: pa.Schema, partition_columns: tuple[str, ...]) -> di
     return {name.lower(): schema.field(name).type for name in partition_columns}
 
 
-def check_columns(predicate: Predicate, types: Mapping[str, pa.DataType]) -> None:
+def check_dynamic(meta_data: MetaData) -> None:
+    """InvalidRequest where partitions cannot be replaced by their values: two spellings are one value there."""
+    fields = parse_schema_string(meta_data.schema_string).by_name()
+    for name in meta_data.partition_columns:
+        field = fields.get(name.lower())
+        if field is not None and field.collation is not None:
+            raise option_error(
+                f"partitionOverwriteMode=dynamic replaces partitions by their values, and {name} has the collation "
+                f"{field.collation}, under which several spellings are one value. Name the rows to replace: "
+                "Table.write(df, 'overwrite', replace_where=...)."
+            )
+
+
+def check_columns(predicate: Predicate, types: Mapping[str, pa.DataType], schema: Schema) -> None:
     """InvalidRequest when the predicate asks for more than partition values can tell."""
     for name in _columns(predicate):
         kind = types.get(name.lower())
@@ -56,6 +71,13 @@ def check_columns(predicate: Predicate, types: Mapping[str, pa.DataType]) -> Non
             raise option_error(
                 f"replaceWhere of the format works on partition columns ({known}), not on {name}: only whole files are "
                 "replaced here. Table.write(df, replace_where=...) replaces any rows."
+            )
+    for name in compared_columns(predicate):
+        field = schema.find(name)
+        if field is not None and field.collation is not None:
+            raise option_error(
+                f"replaceWhere of the format compares partition values by their bytes, and {name} has the collation "
+                f"{field.collation}. Table.write(df, replace_where=...) compares as Spark does."
             )
 
 

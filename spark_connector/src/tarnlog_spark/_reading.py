@@ -10,8 +10,9 @@ from msgspec import Struct
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from tarnlog._row_filter import columns_of, matching_rows
+from tarnlog._row_filter import check_collations, columns_of, matching_rows
 from tarnlog.protocol.predicates import Predicate, parse_predicate, to_builtins
+from tarnlog.protocol.schema import parse_schema_string
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._files import DataFile, shared_out
 from tarnlog_spark._options import Splits, option_error
@@ -56,7 +57,8 @@ def partitions_of(
 
 
 def rows_matching(predicate: Predicate, meta_data: MetaData) -> Rows:
-    """The rows of a table for which a predicate is true."""
+    """The rows of a table for which a predicate is true. InvalidRequest where it compares text under a collation."""
+    check_collations(predicate, parse_schema_string(meta_data.schema_string))
     whole = table_schema(meta_data)
     asked = {name.partition(".")[0].lower() for name in columns_of(predicate)}
     asked |= {name.lower() for name in columns_of(predicate)}

@@ -14,12 +14,13 @@ from msgspec import Struct
 from tarnlog import Client, Conflict, InvalidRequest, NotFound, TableInfo
 from tarnlog.protocol.actions import Add, MetaData, Txn
 from tarnlog.protocol.predicates import parse_predicate, to_builtins
+from tarnlog.protocol.schema import parse_schema_string
 from tarnlog_spark._committing import files_in_flight
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._fitting import nullable
 from tarnlog_spark._landing import Landing, land
 from tarnlog_spark._options import Place, option_error
-from tarnlog_spark._partition_match import check_columns, matches, partition_row, partition_types
+from tarnlog_spark._partition_match import check_columns, check_dynamic, matches, partition_row, partition_types
 from tarnlog_spark._planning import Plan
 from tarnlog_spark._schema_change import schema_after, spelled
 from tarnlog_spark._writing import TARGET_BYTES, WriteTask, target_of
@@ -66,6 +67,8 @@ def prepare(client: Client, wish: Wish, given: StructType) -> Prepared:
         name.lower() for name in meta.partition_columns
     ]:
         raise option_error(f"{table} is partitioned by ({', '.join(meta.partition_columns)}); leave partitionBy out.")
+    if wish.dynamic_partitions:
+        check_dynamic(meta)
     schema_string = _schema_after(meta, wish, given)
     task = WriteTask(
         storage=wish.place.storage(info.location),
@@ -140,7 +143,8 @@ def _predicate(client: Client, wish: Wish, task: WriteTask, version: int) -> dic
     found = client.plan(wish.place.table, wish.replace_where, time_zone="UTC", version=version).filter
     if found is None:
         raise option_error(f"replaceWhere {wish.replace_where!r} could not be understood.")
-    check_columns(found, partition_types(task.schema(), task.partition_columns))
+    schema = parse_schema_string(task.schema_string)
+    check_columns(found, partition_types(task.schema(), task.partition_columns), schema)
     return to_builtins(found)
 
 

@@ -197,6 +197,8 @@ def folder_value(value: Column, kind: DataType) -> Column:
         return F.coalesce((value + F.lit(0.0).cast(kind)).cast("string"), null)  # zero has one sign
     if not isinstance(kind, StringType):
         return F.coalesce(value.cast("string"), null)
+    if kind != StringType():
+        value = F.collate(value, "UTF8_BINARY")  # under a collation any text may equal its lower case
     size = F.octet_length(value)
     plain = (F.length(value) == size) & (value == F.lower(value)) & (value != null) & ~value.contains("~")
     return (

@@ -21,6 +21,7 @@ from tarnlog_spark._committing import commit_job, discard, files_in_flight, new_
 from tarnlog_spark._errors import ConflictError, ConstraintError
 from tarnlog_spark._fitting import evolved, fitted, nullable
 from tarnlog_spark._landing import Landing, is_done, is_recorded, land, table_exists
+from tarnlog_spark._partition_match import check_dynamic
 from tarnlog_spark._staging import Writer, is_native
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writing import WriteTask
@@ -70,6 +71,8 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
     pinned = target.pin(files=False)
     if options.first and pinned.version > 0:
         raise table_exists(target.table)
+    if options.dynamic_partitions:
+        check_dynamic(pinned.meta_data)
     schema = _schema_after(pinned, rows, options)
     task = pinned.task(schema_string=json.dumps(schema.jsonValue(), separators=(",", ":")))
     new_rows = fitted(rows, schema, table=target.table)

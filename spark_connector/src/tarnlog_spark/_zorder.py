@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import Corrupt, InvalidRequest
 from tarnlog.protocol.actions import Add
+from tarnlog.protocol.schema import parse_schema_string
 from tarnlog_spark._arrow_read import read_batches
 from tarnlog_spark._committing import discard
 from tarnlog_spark._curve import MOST_COLUMNS, PLACE_BITS, Node, Row, grown, places, shared_tasks
@@ -58,6 +59,7 @@ def order_columns(pinned: Pinned, task: WriteTask, asked: Sequence[str]) -> tupl
     schema = task.schema()
     places = {name.lower(): place for place, name in enumerate(schema.names)}
     partitions = {name.lower() for name in pinned.partition_columns}
+    fields = parse_schema_string(task.schema_string).by_name()
     faults, found = dict[str, str](), list[str]()
     for name in asked:
         place = places.get(name.lower())
@@ -67,6 +69,8 @@ def order_columns(pinned: Pinned, task: WriteTask, asked: Sequence[str]) -> tupl
             faults[name] = "the table is partitioned by it, so that its files hold one value each"
         elif not is_ordered(schema.field(place).type):
             faults[name] = f"{schema.field(place).type} has no bounds by which files could be left out"
+        elif (collation := fields[name.lower()].collation) is not None:
+            faults[name] = f"it has the collation {collation}, so that its bounds leave out no file"
         elif place >= MAX_COLUMNS:
             faults[name] = f"bounds are kept of the first {MAX_COLUMNS} columns alone"
         elif schema.names[place] in found:

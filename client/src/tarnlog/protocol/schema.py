@@ -14,6 +14,9 @@ import msgspec
 MAX_DEPTH = 64
 MAX_FIELDS = 10_000
 MAX_NAME_LENGTH = 1024
+COLLATIONS = "__COLLATIONS"
+"""The metadata of a field in which Spark keeps collations: of the field itself (`name`), of the elements of an array
+(`name.element`), of the keys and values of a map (`name.key`). Members of structs carry their own."""
 
 _NAMES = [
     *("string", "boolean", "binary", "variant", "void"),
@@ -30,6 +33,8 @@ _SIMPLE = {name: name for name in _NAMES} | {
     "timestamp_ltz": "timestamp",
 }
 _WITH_ARGS = re.compile(r"(decimal|char|varchar|time)\(\s*(\d{1,10})\s*(?:,\s*(\d{1,10})\s*)?\)", re.ASCII)
+_COLLATED = re.compile(r"string collate ([A-Za-z0-9_]{1,128})", re.ASCII)
+_BINARY = "UTF8_BINARY"
 _SPATIAL = re.compile(r"(geometry|geography)\([A-Za-z0-9:, ]{1,64}\)", re.ASCII)
 _YEAR_UNITS = ("year", "month")
 _DAY_UNITS = ("day", "hour", "minute", "second")
@@ -104,6 +109,24 @@ class Field(msgspec.Struct, frozen=True):
     metadata: dict[str, object] = {}
     extra: dict[str, object] = {}
 
+    @property
+    def collations(self) -> dict[str, str]:
+        """The collations other than UTF8_BINARY by path, as Spark spells them (`icu.UNICODE_CI`)."""
+        found = self.metadata.get(COLLATIONS)
+        if found is None:
+            return {}
+        named = found if isinstance(found, dict) else {self.name: found}
+        return {path: str(name) for path, name in named.items() if str(name).removeprefix("spark.") != _BINARY}
+
+    @property
+    def collation(self) -> str | None:
+        """The collation of the field's own values; None where text compares by its bytes.
+
+        Under a collation, equality and order are known to engines that implement it: bounds, partition values and
+        the bytes of a row decide nothing but whether there is a value.
+        """
+        return next(iter(self.collations.values()), None) if isinstance(self.type, Primitive) else None
+
 
 class StructType(msgspec.Struct, frozen=True):
     """Named fields in order. A table's schema is one of these, and so is a nested struct."""
@@ -119,6 +142,16 @@ class StructType(msgspec.Struct, frozen=True):
     def by_name(self) -> dict[str, Field]:
         """The fields by their lower-cased names, which are unique; made anew on each call."""
         return {field.name.lower(): field for field in self.fields}
+
+    def find(self, name: str) -> Field | None:
+        """A field by name as filters write it: case does not count, and dots lead into structs."""
+        fields = self.by_name()
+        whole = fields.get(name.lower())
+        if whole is not None:
+            return whole
+        first, _, rest = name.partition(".")
+        outer = fields.get(first.lower())
+        return outer.type.find(rest) if rest and outer is not None and isinstance(outer.type, StructType) else None
 
     def to_json_object(self) -> dict[str, object]:
         """Spark's JSON as Python values."""
@@ -219,7 +252,12 @@ class _Parser:
             raise SchemaError(f"{pointer}/metadata", "metadata must be an object; leave it out for none")
         data_type = self.type(_required(obj, "type", pointer), f"{pointer}/type", depth + 1)
         rest = _rest(obj, "name", "type", "nullable", "metadata")
-        return Field(name, data_type, _flag(obj, "nullable", pointer), dict(metadata or {}), rest)
+        kept, collations = dict(metadata or {}), dict[str, str]()
+        data_type = _without_collations(data_type, name, collations)
+        if collations:
+            given = kept.get(COLLATIONS)
+            kept[COLLATIONS] = {**(given if isinstance(given, dict) else {}), **collations}
+        return Field(name, data_type, _flag(obj, "nullable", pointer), kept, rest)
 
 
 def _primitive(text: str, pointer: str) -> Primitive:
@@ -234,6 +272,8 @@ def _primitive(text: str, pointer: str) -> Primitive:
             return Primitive(kind, args)
         if len(args) == 1 and (0 <= first <= 6 if kind == "time" else kind != "decimal" and first >= 1):
             return Primitive(kind, args)
+    elif match := _COLLATED.fullmatch(text):
+        return Primitive("string") if match[1].upper() == _BINARY else Primitive("string", (), text[len("string") :])
     elif _SPATIAL.fullmatch(text):
         return Primitive(text[: text.index("(")], (), text[text.index("(") :])
     elif text == "interval" or _is_interval(text):
@@ -244,6 +284,23 @@ def _primitive(text: str, pointer: str) -> Primitive:
         "boolean, binary, date, timestamp, timestamp_ntz, char(n), varchar(n), an interval, variant, or void"
     )
     raise SchemaError(pointer, message)
+
+
+def _without_collations(data_type: DataType, path: str, found: dict[str, str]) -> DataType:
+    """The type with plain strings for `string collate X`, whose names are put into `found` by path: Spark understands
+    that spelling and writes the field's metadata instead."""
+    match data_type:
+        case Primitive("string", _, detail) if detail:
+            name = detail.rpartition(" ")[2]
+            found[path] = f"{'spark' if name.upper().startswith('UTF8_') else 'icu'}.{name}"
+            return Primitive("string")
+        case ArrayType(element):
+            return msgspec.structs.replace(data_type, element=_without_collations(element, f"{path}.element", found))
+        case MapType(key, value):
+            key = _without_collations(key, f"{path}.key", found)
+            return msgspec.structs.replace(data_type, key=key, value=_without_collations(value, f"{path}.value", found))
+        case _:
+            return data_type
 
 
 def _is_interval(text: str) -> bool:

@@ -223,8 +223,7 @@ def column_order(field: Field) -> ColumnOrder | None:
     if not isinstance(field.type, Primitive):
         return None
     order = _ORDERS.get(field.type.kind)
-    # A collation is the one piece of metadata that changes what equal means.
-    return _OPAQUE if order is _TEXT and "__COLLATIONS" in field.metadata else order
+    return _OPAQUE if order is _TEXT and field.collation is not None else order
 
 
 def _around(value: float) -> Span:

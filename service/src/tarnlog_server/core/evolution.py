@@ -17,7 +17,6 @@ _WIDER = {
     "float": ("double",),
 }
 _SHOWN = 20
-_COLLATIONS = "__COLLATIONS"  # the one piece of metadata that changes how values compare
 
 
 class SchemaChangeNotAllowed(ValueError):
@@ -50,7 +49,9 @@ def check_replacement(old: Schema, new: Schema, partition_columns: Collection[st
     changes = tuple(
         f"{name}: the table is partitioned by it, so it stays as it is"
         for name in partition_columns
-        if (field := after.get(name.lower())) is None or field.type != before[name.lower()].type
+        if (field := after.get(name.lower())) is None
+        or field.type != before[name.lower()].type
+        or field.collations != before[name.lower()].collations
     )
     if changes:
         raise SchemaChangeNotAllowed(changes)
@@ -95,7 +96,7 @@ def _field_changes(old: Field, new: Field, path: str, is_partition: bool) -> Ite
         yield f"{name}: a column cannot be renamed (to {new.name})"
     if old.nullable and not new.nullable:
         yield f"{name}: a nullable column cannot become required"
-    if old.metadata.get(_COLLATIONS) != new.metadata.get(_COLLATIONS):
+    if old.collations != new.collations:
         yield f"{name}: the collation cannot change"
     if is_partition and not _same_type(old.type, new.type):
         # Widening too: partition values are text in paths and in every entry of the log.
@@ -136,8 +137,7 @@ def _renamed_to(field: Field, old: StructType, new: StructType, added: list[Fiel
 
 
 def _same_field(old: Field, new: Field) -> bool:
-    collations = old.metadata.get(_COLLATIONS), new.metadata.get(_COLLATIONS)
-    return collations[0] == collations[1] and _same_type(old.type, new.type)
+    return old.collations == new.collations and _same_type(old.type, new.type)
 
 
 def _same_type(old: DataType, new: DataType) -> bool:

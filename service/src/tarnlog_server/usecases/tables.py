@@ -446,6 +446,13 @@ def checked_schema(request: CreateTable, defaults: Mapping[str, str]) -> Schema:
             raise ProblemError("schema-invalid", f"partition column {column!r} is named twice")
         if not isinstance(names[column].type, Primitive):
             raise ProblemError("schema-invalid", f"partition column {column!r} must be of a primitive type")
+        if (collation := names[column].collation) is not None:
+            raise ProblemError(
+                "schema-invalid",
+                f"partition column {column!r} has the collation {collation}, under which two spellings are one value, "
+                "and files of one partition hold one spelling: partition by a column with UTF8_BINARY, such as a "
+                "normalised copy of it, or keep it as a column that the table is not partitioned by",
+            )
         seen.add(column)
     _check_properties(request.properties, defaults)
     return schema
