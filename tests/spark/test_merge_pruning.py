@@ -86,7 +86,6 @@ def updated(table: Table) -> list[int | None]:
 def test_only_files_that_may_match_are_read(spark: SparkSession, table: Table) -> None:
     source = table.read("l IN (12, 14)").union(table.read("l = 1").selectExpr(*["null"] * 8)).localCheckpoint()
     cases = {
-        "target.i = source.i": 1,
         "source.l = target.i": 1,  # compared as long
         "target.l = source.i + 1 AND target.v != 'x'": 1,
         "target.d = source.d": 1,
@@ -106,10 +105,10 @@ def test_only_files_that_may_match_are_read(spark: SparkSession, table: Table) -
         assert updated(table) == [number + shift for number in matched], condition
         assert (result.num_files_before_skipping, result.num_files_after_skipping) == (4, candidates), condition
         if result.changed:
-            told = table.history(1).collect()[0].operationMetrics
-            names = ("numTargetFilesBeforeSkipping", "numTargetFilesAfterSkipping", "numTargetFilesRemoved")
-            assert [told[name] for name in names] == ["4", str(candidates), "1"]
             table.restore(1)
+    told = table.history().where("operation = 'MERGE'").collect()[-1].operationMetrics  # of the first one
+    names = ("numTargetFilesBeforeSkipping", "numTargetFilesAfterSkipping", "numTargetFilesRemoved")
+    assert [told[name] for name in names] == ["4", "1", "1"]
 
 
 def test_inserts_and_rows_without_a_match(spark: SparkSession, table: Table) -> None:
