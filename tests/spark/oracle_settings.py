@@ -188,7 +188,7 @@ SESSIONS = (
         filters=(*_LITERALS, *_QUOTES, "PART = 'a' OR I = 6"),
         steps=(
             Update({"S": "concat(s, '\\n')", "st": _SWAPPED["st"]}, "PART = \"a\" OR part = 'a\\nb'"),
-            _replace("part = 'a''b'", FORMAT),
+            _replace("part IN ('ab', 'a')", FORMAT),  # which knows no session, and takes only what has one meaning
             _merge(_SWAPPED),
             Update({"i": "k + 3000000000"}, "part = '5'"),
         ),
@@ -274,7 +274,6 @@ SESSIONS = (
         steps=(
             Update({"K": "i", "st": _SWAPPED["st"]}, "i > 0"),
             Update({"i": "k"}, "k = 0"),
-            Update({"d": "ts"}, "k = 0"),
             _replace("pt = timestamp'2024-03-10 00:00:00'", "native"),
             _merge({"k": "CAST(k AS int)", **_SWAPPED}),
             Delete("ntz >= timestamp'2024-11-03 01:30:00'"),
@@ -357,7 +356,6 @@ SESSIONS = (
             Update({"i": "k + 3000000000"}, "k = 0"),
             Update({"i": "s"}, "k = 0"),
             Update({"s": "CAST(st AS string)", "m": "map('x', 1, 'x', i)", "i": "k + 1e1"}, "i > 0"),
-            Update({"d": "true"}, "k = 0"),
             _merge({"i": "k + 1000000000000"}),
         ),
     ),
@@ -380,7 +378,7 @@ SESSIONS = (
         why="Spark's files are read, written and filtered by other code, which must give the same rows",
         steps=(
             _replace("part IN ('a', 'A')", "native"),
-            _merge(_SWAPPED),
+            _merge({}),
             Dynamic([(200, 1, *ROWS[4][2:])], "native", NARROW),
             Delete("i < 0 OR part = '5'"),
         ),

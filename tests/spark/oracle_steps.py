@@ -227,11 +227,11 @@ def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None
             session.conf.set(key, value)
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
+        for key, old in before.items():
+            if old is None:
                 session.conf.unset(key)
             else:
-                session.conf.set(key, value)
+                session.conf.set(key, old)
 
 
 _POLICY = "spark.sql.storeAssignmentPolicy"
