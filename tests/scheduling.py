@@ -18,7 +18,7 @@ SPARK = "tests/spark/"
 WORKERS_WITH_SPARK = 2
 
 
-class SparkOnTwoWorkers(LoadGroupScheduling):
+class SparkOnTwoWorkers(LoadGroupScheduling):  # type: ignore[misc]  # xdist ships no types
     """Tests of a group stay together; which group or test a worker gets next depends on whether it has a Spark."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:

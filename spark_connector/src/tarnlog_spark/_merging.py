@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
-from tarnlog.protocol.predicates import Predicate, to_builtins
+from tarnlog.protocol.predicates import Predicate
 from tarnlog_spark._arguments import ASSIGNMENTS, CONDITION, takes
 from tarnlog_spark._changing import as_column, expressions, quoted
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
@@ -28,6 +28,7 @@ from tarnlog_spark._conditions import check_deterministic, empty_frame
 from tarnlog_spark._errors import ConstraintError
 from tarnlog_spark._merge_counts import MergeResult, counts_of, nothing_done
 from tarnlog_spark._merge_pruning import source_predicate
+from tarnlog_spark._planning import PlanFilter
 from tarnlog_spark._scanning import free_name
 from tarnlog_spark._store_assignment import understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
@@ -169,7 +170,7 @@ class Merge:
         now = self._target.pin(files=False)
         values = self._values(now, source)
         wanted = self._wanted(now, source, on)
-        pinned = self._target.pin(filter=None if wanted is None else to_builtins(wanted), version=now.version)
+        pinned = self._target.pin(filter=None if wanted is None else PlanFilter(wanted), version=now.version)
         names = _names(pinned, source)
         old_alias, new_alias = self._aliases
         new = source.withColumn(names.in_source, F.lit(True)).alias(new_alias)

@@ -17,7 +17,7 @@ from tarnlog_spark._errors import SchemaMismatch
 from tarnlog_spark._kept_plans import is_kept, kept_plans
 from tarnlog_spark._options import Place
 from tarnlog_spark._planned_index import prepare
-from tarnlog_spark._planning import Plan, plan_files, plan_scan
+from tarnlog_spark._planning import Plan, PlanFilter, plan_files, plan_scan
 from tarnlog_spark._scan_lists import SCANNED, ScanList, list_of_adds, list_of_plan
 from tarnlog_spark._scanning import (
     FILE,
@@ -95,7 +95,7 @@ class Target:
     def pin(
         self,
         *,
-        filter: Condition | None = None,  # noqa: A002 (the API's word)
+        filter: Condition | PlanFilter | None = None,  # noqa: A002 (the API's word)
         changes: str | None = None,
         version: int | None = None,
         timestamp: int | str | None = None,
@@ -109,7 +109,9 @@ class Target:
             plan = plan_files(
                 self.client,
                 self.table,
-                filter_of=lambda meta: plan_filter(self.spark, filter, meta, changes=changes),
+                filter_of=lambda meta: (
+                    filter if isinstance(filter, PlanFilter) else plan_filter(self.spark, filter, meta, changes=changes)
+                ),
                 version=version,
                 timestamp=timestamp,
             )
