@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from tarnlog import Client, InvalidRequest
 from tarnlog.protocol.actions import Format, MetaData
 from tarnlog_spark import Table
-from tarnlog_spark._conditions import ambiguity, resolve
+from tarnlog_spark._conditions import _by_text, ambiguity, resolve
 from tests.service_process import ServiceProcess
 from tests.spark.test_table import rows_of
 
@@ -243,6 +246,44 @@ def test_conditions_that_are_not_deterministic_are_refused(spark: SparkSession, 
         assert error.value.slug == "option-invalid", number
 
 
+def test_conditions_that_are_no_truth_values_are_refused(spark: SparkSession, two: Table) -> None:
+    """As `where` refuses them: text is not taken for true or false."""
+    source = spark.createDataFrame([(1, "true")], "id int, name string")
+    on = "target.id = source.id"
+    attempts: list[Callable[[], Any]] = [
+        lambda: two.delete("'true'"),
+        lambda: two.delete(F.col("name")),
+        lambda: two.update({"id": "id + 1"}, "'true'"),
+        lambda: two.write(source, "overwrite", replace_where="'true'"),
+        lambda: two.merge(source, on).when_matched_delete("source.name").execute(),
+        lambda: two.merge(source, on).when_not_matched_insert_all("name").execute(),
+        lambda: two.merge(source, on).when_not_matched_by_source_delete("'true'").execute(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(AnalysisException, match="FILTER_NOT_BOOLEAN"):
+            attempt()
+
+
+def test_padded_text_chooses_no_files(
+    spark: SparkSession, tarnlog_service: ServiceProcess, client: Client, names: Callable[[], str]
+) -> None:
+    """Spark compares a char with its blanks; the files, and so their bounds, may hold it without."""
+    kinds: dict[str, dict[str, Any]] = {
+        "of a DataFrame": {"type": "string", "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}},
+        "of another writer": {"type": "char(5)", "metadata": {}},
+    }
+    for kind, field in kinds.items():
+        name = names()
+        location = client.create_table(name, {"type": "struct", "fields": [{"name": "c", "nullable": True, **field}]})
+        place = f"{location.location.removeprefix('file://')}/a.parquet"
+        pq.write_table(pa.table({"c": ["ab"]}), place)
+        with client.transaction(name) as tx:
+            size = pq.read_metadata(place).serialized_size
+            tx.add("a.parquet", size=size, min_values={"c": "ab"}, max_values={"c": "ab"}, num_records=1)
+        table = Table.for_name(spark, name, url=tarnlog_service.url)
+        assert table.read().where("c = 'ab'").count() == table.read("c = 'ab'").count() == 1, kind
+
+
 def test_values_and_sources_may_be_random(spark: SparkSession, tarnlog_service: ServiceProcess, name: str) -> None:
     table = Table.for_name(spark, name, url=tarnlog_service.url)
     table.write(spark.createDataFrame([(1, 0.0), (2, 0.0)], "id int, v double"))
@@ -251,6 +292,33 @@ def test_values_and_sources_may_be_random(spark: SparkSession, tarnlog_service: 
     merge = table.merge(source, "target.id = source.id").when_matched_update({"v": "source.v + rand()"})
     merge.when_not_matched_insert_all().execute()
     assert [row.id for row in table.read("v >= 1").orderBy("id").collect()] == [1, 2, 3]
+
+
+def test_a_random_value_is_computed_once(spark: SparkSession, tarnlog_service: ServiceProcess, name: str) -> None:
+    """Also where it is converted: members go together, and a null is not taken for a number that does not fit."""
+    table = Table.for_name(spark, name, url=tarnlog_service.url)
+    table.write(spark.range(0, 40, 1, 1).selectExpr("0 n", "named_struct('a', 0, 'b', 0) st"))
+    pairs = "element_at(array(named_struct('b', 1L, 'a', 1L), named_struct('b', 2L, 'a', 2L)), 1 + int(2 * rand()))"
+    table.update({"n": "if(rand() < 0.5, null, 1L)", "st": pairs})
+    found = table.read().collect()
+    assert {row.n for row in found} == {None, 1}
+    assert {(row.st.a, row.st.b) for row in found} == {(1, 1), (2, 2)}
+
+
+def test_text_in_a_list_is_not_for_the_service_without_ansi_mode(
+    sessions: Callable[[dict[str, str]], SparkSession],
+) -> None:
+    """There Spark compares `i IN ('01')` as text, which 1 is not; a Connect client sends text to the service."""
+    schema = '{"type":"struct","fields":[{"name":"i","type":"integer","nullable":true,"metadata":{}}]}'
+    meta_data = MetaData(id="t", format=Format(provider="parquet"), schema_string=schema, partition_columns=())
+    for settings, text, sent in (
+        ({}, "i NOT IN ('01')", True),
+        (NOT_ANSI, "i NOT IN ('01')", False),
+        (NOT_ANSI, "i IN (1, 2) OR i = '01'", False),
+        (NOT_ANSI, "i IN (1, 2)", True),
+        (NOT_ANSI, "i = '01'", True),
+    ):
+        assert (_by_text(sessions(settings), text, meta_data).filter is not None) == sent, (settings, text)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,20 @@ def test_only_files_that_may_match_are_read(spark: SparkSession, table: Table) -
     assert [told[name] for name in names] == ["4", "1", "1"]
 
 
+def test_a_number_that_is_narrowed_prunes_nothing(
+    spark: SparkSession, tarnlog_service: ServiceProcess, name: str
+) -> None:
+    """Without ANSI mode a cast wraps around: 4294967297 is 1. What is the time of day is another value in each job."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    table = Table.for_name(session, name, url=tarnlog_service.url)
+    table.write(session.createDataFrame([(2**32 + 1, "old")], "l long, v string"))
+    source = session.createDataFrame([(1,)], "i int")
+    for condition, found in {"int(target.l) = source.i": 1, "target.l = unix_date(current_date())": 0}.items():
+        result = table.merge(source, condition).when_matched_update({"v": "'new'"}).execute()
+        assert (result.num_updated_rows, result.num_files_after_skipping) == (found, 1), condition
+
+
 def test_inserts_and_rows_without_a_match(spark: SparkSession, table: Table) -> None:
     rows = spark.range(8, 44, 4).selectExpr("id l", "'new' v").where("l > 30")
     merge = table.merge(rows, "target.l = source.l").when_matched_update_all().when_not_matched_insert_all()

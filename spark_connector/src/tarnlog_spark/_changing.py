@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
+from tarnlog_spark._conditions import is_deterministic
 from tarnlog_spark._fitting import Assignment
 from tarnlog_spark._store_assignment import policy, understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
@@ -64,7 +65,7 @@ def _delete(target: Target, condition: Condition | None) -> ChangeResult:
         count = sum(file.num_records or 0 for file in pinned.files)
         return commit_rewrite(pinned, "DELETE", pinned.files, None, count, {})
     holds = _true(condition)
-    counts = pinned.matches(holds)
+    counts = pinned.matches(condition)
     touched = [file for file in pinned.files if file.path in counts]
     mixed = [file for file in touched if counts[file.path] != file.num_records]
     kept = pinned.rows(mixed).where(~holds) if mixed else None
@@ -75,7 +76,7 @@ def _update(target: Target, changes: Mapping[str, Expression], condition: Condit
     pinned = target.pin(filter=condition, changes="update")
     holds = F.lit(True) if condition is None else _true(condition)
     values = expressions(pinned, changes, pinned.no_rows)
-    counts = pinned.matches(holds)
+    counts = pinned.matches(holds if condition is None else condition)
     touched = [file for file in pinned.files if file.path in counts]
     rows = assigned(pinned, pinned.rows(touched), values, holds) if touched else None
     told = {"predicate": "true" if condition is None else str(condition)}
@@ -113,7 +114,12 @@ def expressions(
     types = [field.dataType for field in analysed.fields[-len(given) :]]
     assignment = Assignment(target.table, policy(target.spark))
     values = {
-        field.name: assignment.value(value, kind, field)
+        field.name: assignment.value(
+            value,
+            kind,
+            field,
+            is_random=kind != field.dataType and not is_deterministic(rows, value.isNotNull()),
+        )
         for field, value, kind in zip(fields.values(), given, types, strict=True)
     }
     if inserts:

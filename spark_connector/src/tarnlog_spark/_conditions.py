@@ -28,12 +28,14 @@ from tarnlog_spark._catalyst import MAX_NODES, Raw, Translation, parsed, transla
 from tarnlog_spark._options import option_error
 from tarnlog_spark._per_session import PerSession
 from tarnlog_spark._planning import PlanFilter
+from tarnlog_spark._spark_schema import is_padded, strings_for_chars
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     Condition = str | Column
 
+_ANSI = "spark.sql.ansi.enabled"
 _SESSION_ZONE = "spark.sql.session.timeZone"
 _MOST_FRAMES = 16
 _SEPARATOR = "\0"
@@ -57,6 +59,7 @@ _AMBIGUOUS = {"a double quote": '"', "a backslash": "\\", "a variable (${...})":
 _QUOTED = re.compile(r"`[^`]*`|'[^']*'(?P<next>\s*r?')?", re.IGNORECASE)
 _DOUBLE = re.compile(r"\d\.?(?:e[+-]?\d|[df]\b)", re.IGNORECASE)
 """A number that is a double or a float, whose comparison with a whole number or a decimal rounds that."""
+_IN_TEXT = re.compile(r"\bin\b.*'", re.IGNORECASE | re.DOTALL)
 _DECIMAL = re.compile(r'"decimal\((\d+),')
 _DIGITS_OF_A_DOUBLE = 15
 _COMMENT = re.compile(r"--|/\*")
@@ -108,9 +111,15 @@ def exact_filter(spark: SparkSession, condition: Condition, meta_data: MetaData,
 
 
 def check_deterministic(rows: DataFrame, condition: Condition, what: str) -> None:
-    """InvalidRequest for a condition over these rows that is not deterministic, on classic Spark and Connect.
+    """InvalidRequest for a condition over these rows that is not deterministic, on classic Spark and Connect."""
+    if not is_deterministic(rows, condition):
+        raise _refused(what, condition)
 
-    Spark's analyzer refuses such a condition of a join, wherever it stands in it; it is never run. Any other refusal is
+
+def is_deterministic(rows: DataFrame, condition: Condition) -> bool:
+    """Whether a condition over these rows is the same each time it is evaluated, on classic Spark and Connect.
+
+    Spark's analyzer refuses another one of a join, wherever it stands in it; it is never run. Any other refusal is
     raised where the condition is used.
     """
     from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -119,8 +128,8 @@ def check_deterministic(rows: DataFrame, condition: Condition, what: str) -> Non
     try:
         _ = rows.join(rows.sparkSession.range(1).toDF("_tarnlog_one"), holds).schema
     except PySparkException as error:
-        if error.getCondition() in _NON_DETERMINISTIC:
-            raise _refused(what, condition) from None
+        return error.getCondition() not in _NON_DETERMINISTIC
+    return True
 
 
 def empty_frame(spark: SparkSession, schema_string: str) -> DataFrame:
@@ -129,7 +138,7 @@ def empty_frame(spark: SparkSession, schema_string: str) -> DataFrame:
     from pyspark.sql.types import StructType
 
     if _is_connect(spark):
-        return spark.createDataFrame([], StructType.fromJson(json.loads(schema_string)))
+        return spark.createDataFrame([], strings_for_chars(StructType.fromJson(json.loads(schema_string))))
     return DataFrame(_frames(spark).of(spark, schema_string), spark)
 
 
@@ -194,13 +203,21 @@ def _by_text(spark: SparkSession, condition: Condition, meta_data: MetaData) -> 
         return _inexact(f"it has {found}, which Spark and the service may read in different ways")
     if _SPECIAL.search(condition):
         return _inexact("it may depend on the time at which it runs")
+    if any(map(is_padded, _fields(meta_data))):
+        return _inexact("the table has char columns, which Spark pads")
     if _DOUBLE.search(condition) or _is_wide(meta_data):
         return _inexact("Spark may compare its numbers as doubles")
     given = spark.conf.getAll
     for key, plain in _PLAIN_SETTINGS.items():
         if str(given.get(key, plain)).lower() != plain:
             return _inexact(f"{key} is {given[key]}")
+    if _IN_TEXT.search(condition) and str(spark.conf.get(_ANSI)).lower() != "true":
+        return _inexact(f"{_ANSI} is false: IN compares all values as text where one is text")
     return Resolved(PlanFilter(condition, str(spark.conf.get(_SESSION_ZONE))))
+
+
+def _fields(meta_data: MetaData) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", json.loads(meta_data.schema_string)["fields"])
 
 
 def _is_wide(meta_data: MetaData) -> bool:
@@ -218,14 +235,13 @@ def _by_spark(spark: SparkSession, condition: Condition, meta_data: MetaData) ->
         return _inexact("it has a subquery, or depends on the time or the session in which it runs")
     if _SPECIAL.search(analyzed.sql()) or (isinstance(condition, str) and _SPECIAL.search(condition)):
         return _inexact("it may depend on the time at which it runs")
-    columns = [field["name"] for field in json.loads(meta_data.schema_string)["fields"]]
-    found = _of_plan(plans.optimizedPlan(), columns)
+    found = _of_plan(plans.optimizedPlan(), _fields(meta_data))
     wanted = None if found.predicate is None else PlanFilter(found.predicate)
     why = "" if found.exact else "only whole columns that are compared with constants are understood"
     return Resolved(wanted, exact=found.exact, why=why)
 
 
-def _of_plan(plan: Any, columns: list[str]) -> Translation:
+def _of_plan(plan: Any, fields: list[dict[str, Any]]) -> Translation:
     """The predicate of the Filter over the empty frame. Spark leaves out the Filter where the condition is always true,
     the frame where it never is, and puts the functions of Python above the rest of it."""
     name, whole = plan.nodeName(), True
@@ -233,12 +249,13 @@ def _of_plan(plan: Any, columns: list[str]) -> Translation:
         plan, whole = plan.child(), False
         name = plan.nodeName()
     if name == "LocalRelation":
-        return Translation(In(columns[0], (None,)), whole)
+        return Translation(In(fields[0]["name"], (None,)), whole)
     if name != "Filter":
         return Translation(None, whole and name.startswith("LogicalRDD"))
     if not plan.child().nodeName().startswith("LogicalRDD"):
         return Translation(None, exact=False)
-    found = _of_expression(plan.condition(), columns)
+    # Of padded text the plan would have other bytes than the files.
+    found = _of_expression(plan.condition(), [field["name"] for field in fields if not is_padded(field)])
     return found if whole else Translation(found.predicate, exact=False)
 
 

@@ -58,12 +58,20 @@ class Assignment:
         self._rules = _STRICT if policy.upper() == STRICT else _ANSI
         self._faults: dict[str, str] = {}
 
-    def value(self, column: Column, given: DataType, field: StructField) -> Column:
-        """The value as the column's type. A number that does not fit is an error when it is computed."""
+    def value(self, column: Column, given: DataType, field: StructField, *, is_random: bool = False) -> Column:
+        """The value as the column's type. A number that does not fit is an error when it is computed.
+
+        A conversion names the value several times. One that is random is bound first, so that it is computed once.
+        """
         fault = _fault(given, field.dataType, "", self._rules)
         if fault is not None:
             self._faults[field.name] = fault
             return F.lit(None).cast(field.dataType)
+        if not is_random:
+            return self._as_type(column, given, field)
+        return F.transform(F.array(column), lambda bound: self._as_type(bound, given, field))[0]
+
+    def _as_type(self, column: Column, given: DataType, field: StructField) -> Column:
         return _aligned(column, given, field.dataType, (field.name,), self._rules)
 
     def absent(self, field: StructField) -> Column:

@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Predicate, Scalar
+from tarnlog_spark._spark_schema import CHAR_VARCHAR
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,8 +47,10 @@ _LONGEST = 256
 """Characters of a text in a predicate; a longer one is a bound by its beginning, or none."""
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_BITS_OF = {kind.typeName(): bits for kind, bits in _BITS.items()}
 _PLAIN: tuple[type[DataType], ...] = (*_BITS, DateType, TimestampType, DecimalType)
-_PADDED = "__CHAR_VARCHAR_TYPE_STRING"
+_OTHERWISE = re.compile("Subquery|Exists|Python|^Current|^Now$|^LocalTimestamp$")
+"""Expressions that cannot be computed over the source alone, or that give something else in each job."""
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -148,11 +151,11 @@ def _column(expression: Any, fields: dict[int, StructField]) -> StructField | No
     widened = _kind(expression) == "Cast"
     inner = expression.child() if widened else expression
     field = fields.get(inner.exprId().id()) if _kind(inner) == "AttributeReference" else None
-    if field is None or _PADDED in field.metadata:
+    if field is None or CHAR_VARCHAR in field.metadata:
         return None
     if widened:
-        integers = type(field.dataType) in _BITS and expression.dataType().typeName() in ("short", "integer", "long")
-        return field if integers else None
+        bits, kept = _BITS.get(type(field.dataType)), _BITS_OF.get(expression.dataType().typeName(), 0)
+        return field if bits is not None and bits <= kept else None  # a narrower number may wrap around
     return field if isinstance(field.dataType, _PLAIN) or field.dataType == StringType() else None
 
 
@@ -161,7 +164,7 @@ def _is_plain(expression: Any) -> bool:
     children = expression.children()
     return (
         bool(expression.deterministic())
-        and not re.search("Subquery|Python|Exists", _kind(expression))
+        and not _OTHERWISE.search(_kind(expression))
         and all(_is_plain(children.apply(place)) for place in range(children.size()))
     )
 

@@ -314,7 +314,8 @@ class Merge:
         found: _Values = {}
         for clause in self._clauses:
             rows = new if clause.kind == _NEW else both
-            rows.where(clause.holds)
+            if clause.condition is not None:
+                _ = rows.where(as_column(clause.condition)).schema  # type: ignore[arg-type]
             if clause.values is not None:
                 given = clause.values or self._source_columns(pinned, source)
                 found[clause] = expressions(pinned, given, rows, inserts=clause.kind == _NEW)  # type: ignore[arg-type]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql.types import (
     ArrayType,
     CharType,
@@ -12,6 +15,16 @@ from pyspark.sql.types import (
     StructType,
     VarcharType,
 )
+
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where the metadata of a string column holds that it is a char or varchar to Spark, with its length."""
+
+
+def is_padded(field: Mapping[str, Any]) -> bool:
+    """Whether Spark pads the values of a column, or what it is compared with, by blanks (char). Takes a field of a
+    schema's JSON. Bounds are those of the files, where values may be shorter."""
+    kinds = (field["type"], field.get("metadata", {}).get(CHAR_VARCHAR))
+    return any(isinstance(kind, str) and kind.startswith("char(") for kind in kinds)
 
 
 def strings_for_chars(schema: StructType) -> StructType:

@@ -203,9 +203,9 @@ class Pinned:
             return list_of_plan(self.plan.listing)
         return list_of_adds(self.files if files is None else files)
 
-    def matches(self, condition: Column) -> dict[str, int]:
+    def matches(self, condition: Condition) -> dict[str, int]:
         """How many rows of each file, by its path in the log, make the condition true. Files without any are absent."""
-        self.no_rows.where(condition)  # raises what is wrong with it
+        _ = self.no_rows.where(condition).schema  # raises what is wrong with it
         names = self.place_names()
         counted = self.placed_rows(names=names).where(condition).groupBy(names[0]).count().collect()
         return {self.file_at(row[0]).path: int(row[1]) for row in counted}

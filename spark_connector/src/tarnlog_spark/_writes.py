@@ -80,6 +80,7 @@ def write(target: Target, rows: DataFrame, options: WriteOptions) -> WriteResult
     if options.replace_where is not None:
         frame = empty_frame(target.spark, pinned.meta_data.schema_string)
         check_deterministic(frame, options.replace_where, "replace_where")
+        _ = frame.where(options.replace_where).schema  # raises what is wrong with it
         new_rows = _all_matching(new_rows, options.replace_where)
     is_native(new_rows, task, options.writer)  # a writer that cannot be used is refused before a session begins
     with in_session(target) as session, files_in_flight(pinned.storage) as written:
@@ -134,7 +135,7 @@ def _replace_where(target: Target, written: list[Add], options: WriteOptions) ->
     assert options.replace_where is not None
     pinned = target.pin(filter=options.replace_where, changes="replace_where")
     condition = F.coalesce(F.expr(options.replace_where), F.lit(False))
-    counts = pinned.matches(condition)
+    counts = pinned.matches(options.replace_where)
     gone = [file for file in pinned.files if file.path in counts]
     mixed = [file for file in gone if counts[file.path] != file.num_records]
     if not gone and not written and options.txn is None:
