@@ -310,7 +310,7 @@ def test_text_in_a_list_is_not_for_the_service_without_ansi_mode(
 ) -> None:
     """There Spark compares `i IN ('01')` as text, which 1 is not; a Connect client sends text to the service."""
     schema = '{"type":"struct","fields":[{"name":"i","type":"integer","nullable":true,"metadata":{}}]}'
-    meta_data = MetaData(id="t", format=Format(provider="parquet"), schema_string=schema, partition_columns=())
+    meta_data = MetaData(id="t", format=Format(), schema_string=schema, partition_columns=(), configuration={})
     for settings, text, sent in (
         ({}, "i NOT IN ('01')", True),
         (NOT_ANSI, "i NOT IN ('01')", False),

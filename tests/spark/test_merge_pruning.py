@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import types as T  # noqa: N812 (Spark's own convention)
 
-from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Predicate
+from tarnlog.protocol.predicates import And, Compare, In, Predicate
 from tarnlog_spark import Table, _merging
 from tarnlog_spark._merge_pruning import FEW, Values, _as_values, predicate_of
 from tarnlog_spark._target import write_files
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONG = "x" * 300
-NOTHING = And((IsNull("c"), IsNotNull("c")))
+NOTHING = In("c", (None,))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,8 @@ def test_only_files_that_may_match_are_read(spark: SparkSession, table: Table) -
         assert (result.num_files_before_skipping, result.num_files_after_skipping) == (4, candidates), condition
         if result.changed:
             table.restore(1)
+    empty = table.merge(source.limit(0), "target.l = source.l").when_matched_delete().execute()
+    assert (empty.changed, empty.num_files_after_skipping) == (False, 0)
     told = table.history().where("operation = 'MERGE'").collect()[-1].operationMetrics  # of the first one
     names = ("numTargetFilesBeforeSkipping", "numTargetFilesAfterSkipping", "numTargetFilesRemoved")
     assert [told[name] for name in names] == ["4", "1", "1"]

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tarnlog.protocol.predicates import And, Compare, In, IsNotNull, IsNull, Predicate, Scalar
+from tarnlog.protocol.predicates import And, Compare, In, Predicate, Scalar
 from tarnlog_spark._spark_schema import CHAR_VARCHAR
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _parts(field: StructField, values: Values) -> Iterator[Predicate]:
         if all_values is not None:
             all_values = tuple(value for value in all_values if isinstance(value, int) and low <= value <= high)
     if least is None or all_values == ():
-        yield And((IsNull(name), IsNotNull(name)))  # null equals nothing
+        yield In(name, (None,))  # null equals nothing
     elif all_values is not None and not _is_long(*all_values):
         yield In(name, all_values) if len(all_values) > 1 else Compare("eq", name, all_values[0])
     else:
