@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 LONG = os.environ.get("TARNLOG_TEST_LONG", "") not in ("", "0")
 """True under `./dev test --long`: many seeds instead of enough seeds."""
+LONGEST_ID = 40
 SPARK = Path(__file__).parent / "spark"
 """Its tests wait for processes as often as they compute, so they begin first: `tests/scheduling.py`."""
 
@@ -32,6 +33,12 @@ settings.load_profile("long" if LONG else "default")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.is_relative_to(SPARK))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Whole files as parameters go by the argument's name: some hold a time or a random mark, and all workers must find
+    the same tests."""
+    return argname if isinstance(val, bytes) and len(val) > LONGEST_ID else None
 
 
 @pytest.hookimpl(optionalhook=True)

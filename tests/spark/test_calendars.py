@@ -17,6 +17,7 @@ from tarnlog_spark._scan_lists import list_of_adds
 from tarnlog_spark._scanning import SCAN_CONF, scan, scan_rows
 from tarnlog_spark._storage import storage_at
 from tests.service_process import ServiceProcess
+from tests.spark.queries import finished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +83,7 @@ def test_old_dates_are_read_as_they_were_written(
     stream = spark.readStream.format("tarnlog").option("url", tarnlog_service.url).load(name)
     sink = f"calendar_{calendar}".lower()
     begun = stream.writeStream.format("memory").queryName(sink).trigger(availableNow=True)
-    begun.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+    finished(begun.option("checkpointLocation", str(tmp_path)).start)
     assert found(spark.table(sink)) == expected
 
 
