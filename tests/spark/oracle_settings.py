@@ -346,8 +346,6 @@ SESSIONS = (
             "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
             "spark.sql.legacy.castComplexTypesToString.enabled": "true",
             "spark.sql.legacy.exponentLiteralAsDecimal.enabled": "true",
-            "spark.sql.legacy.nullInEmptyListBehavior": "true",
-            "spark.sql.legacy.charVarcharAsString": "true",
         },
         why="Spark would store nulls and wrong numbers, a map may name a key twice, a struct is other text, 1e1 is a "
         "decimal",

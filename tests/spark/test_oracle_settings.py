@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 WAYS = ("native", "arrow", FORMAT)
 PUSHED = {"spark.sql.python.filterPushdown.enabled": "true"}
+NEW_DATES = {"spark.sql.datetime.java8API.enabled": "true"}
+"""Without it Spark's reader of Parquet, of any file, loses rows with days that the old calendar lacked (1582-10-05 to
+1582-10-14) where a filter names such a day."""
 
 
 @contextmanager
@@ -154,7 +157,8 @@ def test_a_table_is_plain_spark_under_these_settings(
 ) -> None:
     with session_of(spark, chosen.confs) as session:
         compared = Compared(session, tarnlog_service.url, name, chosen.shape, chosen.rows)
-        compared.check_filters((*COMMON, *chosen.filters), "native")
+        some = COMMON[SESSIONS.index(chosen) % 3 :: 3]  # a run with --long has them all everywhere
+        compared.check_filters((*some, *chosen.filters), "native")
         for number, step in enumerate(chosen.steps):
             compared.take(step, writer=("auto", "arrow")[number % 2])
         for confs in chosen.reads:
@@ -190,7 +194,7 @@ def test_a_table_is_plain_spark_under_any_settings(
     rows = data.draw(st.lists(st.sampled_from(one.rows), min_size=2, max_size=10, unique_by=lambda row: row[0]), "rows")
     filters = st.lists(st.sampled_from((*COMMON, *one.filters, *other.filters)), min_size=4, max_size=8, unique=True)
     steps = data.draw(st.permutations([*one.steps, *(other.steps if other is not one else ())]), "steps")[:4]
-    with session_of(spark, {**confs, "spark.sql.session.timeZone": zone}) as session:
+    with session_of(spark, {**confs, **NEW_DATES, "spark.sql.session.timeZone": zone}) as session:
         compared = Compared(session, tarnlog_service.url, names(), one.shape, rows)
         way = data.draw(st.sampled_from(["native", "arrow"]), "way")
         compared.check_filters(tuple(data.draw(filters, "filters")), way)

@@ -12,6 +12,7 @@ import pytest
 from tarnlog import Client, Conflict, Expired, InvalidRequest, NotFound
 from tarnlog_spark import ConstraintError, SchemaMismatch, Table
 from tests.service_process import ServiceProcess
+from tests.spark.oracle_steps import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,6 +118,13 @@ def test_dynamic_overwrite_replaces_only_the_partitions_it_writes(spark: SparkSe
     assert rows_of(table.read()) == expected(2, 4, 7)
     table.write(numbers(spark), "overwrite", partition_overwrite_mode="dynamic")
     assert rows_of(table.read()) == expected(2, 4, 7)
+
+
+def test_a_session_does_not_decide_what_an_overwrite_replaces(spark: SparkSession, table: Table) -> None:
+    table.write(numbers(spark, 1, 2), partition_by=["p"])
+    with configured(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+        table.write(numbers(spark, 7), "overwrite")
+    assert rows_of(table.read()) == expected(7)
 
 
 def test_replace_where(spark: SparkSession, table: Table, client: Client) -> None:
