@@ -8,6 +8,7 @@ from pyspark.sql import types as T  # noqa: N812 (Spark's own convention)
 from tarnlog import InvalidRequest
 from tarnlog.protocol.schema import parse_schema
 from tarnlog_spark._arrow_types import arrow_schema, check_storable
+from tarnlog_spark._fitting import evolved, nullable
 from tarnlog_spark._spark_schema import strings_for_chars
 
 REFUSED: dict[str, tuple[T.DataType, str]] = {
@@ -63,3 +64,14 @@ def test_chars_of_other_writers_are_read_as_strings_on_every_level() -> None:
     assert not found["c"].nullable
     assert found["s"].dataType["x"].metadata == {"comment": "kept"}  # type: ignore[index]
     assert strings_for_chars(found) == found
+
+
+def test_a_char_of_a_data_frame_becomes_a_string_column() -> None:
+    """Spark marks a string column that it read from a char; with the mark it would pad, and other readers would not."""
+    marked = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)", "comment": "a code"}
+    inner = T.StructType([T.StructField("x", T.StringType(), True, marked)])
+    given = T.StructType([T.StructField("c", T.StringType(), True, marked), T.StructField("st", inner)])
+    assert "CHAR" not in nullable(given).json()
+    grown = evolved(T.StructType([T.StructField("id", T.LongType())]), given, table="a.b")
+    assert "CHAR" not in grown.json()
+    assert grown["c"].metadata == {"comment": "a code"}

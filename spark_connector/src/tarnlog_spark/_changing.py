@@ -19,6 +19,7 @@ from tarnlog.protocol.actions import Action, Add
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._conditions import is_deterministic
 from tarnlog_spark._fitting import Assignment
+from tarnlog_spark._spark_schema import quoted
 from tarnlog_spark._store_assignment import policy, understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session
@@ -192,8 +193,3 @@ def as_column(expression: Expression) -> Column:
 def _true(condition: Condition) -> Column:
     """Null is not true: such rows stay as they are."""
     return F.coalesce(as_column(condition), F.lit(False))
-
-
-def quoted(name: str) -> str:
-    """A column's name, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"

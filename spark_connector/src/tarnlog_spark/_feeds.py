@@ -13,6 +13,7 @@ from tarnlog_spark._options import Feed
 from tarnlog_spark._planning import Plan
 from tarnlog_spark._reading import check_feed
 from tarnlog_spark._reports import moment
+from tarnlog_spark._spark_schema import quoted
 from tarnlog_spark._target import Pinned, Target
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def changes(target: Target, first: int, last: int | None) -> DataFrame:
     rows = pinned.placed_rows(names=(place, row))
     told = [(pinned.storage.path(file.path), file.change, file.version, moment(file.timestamp)) for file in found]
     listed = target.spark.createDataFrame(told, f"{place} string, {_CHANGES}")
-    names = [F.col("`" + field.name.replace("`", "``") + "`") for field in pinned.schema.fields]
+    names = [F.col(quoted(field.name)) for field in pinned.schema.fields]
     joined = rows.withColumn(place, _plain_place(F.col(place))).join(F.broadcast(listed), place)
     return joined.select(*names, "_change_type", "_commit_version", "_commit_timestamp")
 

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from tarnlog_spark._errors import SchemaMismatch
+from tarnlog_spark._spark_schema import plain_metadata, quoted
 from tarnlog_spark._store_assignment import STRICT, assigns, converted, widens
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def fitted(rows: DataFrame, schema: StructType, *, table: str) -> DataFrame:
         fault = _fault(found.dataType, field.dataType, "", _WRITE)
         if fault is not None:
             faults[field.name] = fault
-        column = _aligned(F.col(_quoted(found.name)), found.dataType, field.dataType, (field.name,), _WRITE)
+        column = _aligned(F.col(quoted(found.name)), found.dataType, field.dataType, (field.name,), _WRITE)
         columns.append(column.alias(field.name))
     if faults:
         raise SchemaMismatch(
@@ -128,7 +129,7 @@ def evolved(schema: StructType, given: StructType, *, table: str) -> StructType:
 
 def nullable(schema: StructType) -> StructType:
     """The schema of a table that is made from a DataFrame: what happens to hold no null today may tomorrow."""
-    return StructType([StructField(f.name, _nullable_type(f.dataType), True, f.metadata) for f in schema.fields])
+    return StructType([StructField(f.name, _nullable_type(f.dataType), True, plain_metadata(f)) for f in schema.fields])
 
 
 def _is_same(given: StructType, wanted: StructType) -> bool:
@@ -237,7 +238,7 @@ def _merged_struct(old: StructType, new: StructType, path: str, faults: dict[str
     for field in added.values():
         if isinstance(field.dataType, NullType):
             faults[path + field.name] = "it is null alone, so its type is not known: cast it"
-        fields.append(StructField(field.name, _nullable_type(field.dataType), True, field.metadata))
+        fields.append(StructField(field.name, _nullable_type(field.dataType), True, plain_metadata(field)))
     return StructType(fields)
 
 
@@ -276,7 +277,3 @@ def _plain(kind: DataType) -> DataType:
     if isinstance(kind, MapType):
         return MapType(_plain(kind.keyType), _plain(kind.valueType), True)
     return kind
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

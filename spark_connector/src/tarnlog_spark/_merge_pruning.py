@@ -130,10 +130,10 @@ def _keys(joined: DataFrame, schema: StructType) -> list[Key]:
     for part in _conjuncts(plan.condition().get()):
         if _kind(part) != "EqualTo":
             continue
-        for ours, theirs in ((part.left(), part.right()), (part.right(), part.left())):
-            field = _column(ours, fields)
-            if field is not None and theirs.references().subsetOf(sides) and _is_plain(theirs):
-                keys.append(Key(field, _as_column(joined, theirs)))
+        for side, value in ((part.left(), part.right()), (part.right(), part.left())):
+            field = _column(side, fields)
+            if field is not None and value.references().subsetOf(sides) and _is_plain(value):
+                keys.append(Key(field, _as_column(joined, value)))
                 break
     return keys
 
@@ -185,10 +185,10 @@ def _values(source: DataFrame, keys: Sequence[Key]) -> list[Values | None]:
     asked: list[Column] = []
     for key in keys:
         ends = (F.min(key.value), F.max(key.value))
-        asked += [*(_told(end, key.field.dataType) for end in ends), F.approx_count_distinct(key.value)]
+        asked += [*(_portable(end, key.field.dataType) for end in ends), F.approx_count_distinct(key.value)]
     found = source.agg(*(column.alias(f"c{place}") for place, column in enumerate(asked))).collect()[0]
     few = [place for place in range(len(keys)) if 1 < found[3 * place + 2] <= FEW]
-    sets = [_told_all(F.collect_set(keys[place].value), keys[place].field.dataType) for place in few]
+    sets = [_portable_all(F.collect_set(keys[place].value), keys[place].field.dataType) for place in few]
     listed = source.agg(*(column.alias(f"c{at}") for at, column in enumerate(sets))).collect()[0] if few else ()
     by_place = dict(zip(few, listed, strict=True))
     return [
@@ -197,15 +197,15 @@ def _values(source: DataFrame, keys: Sequence[Key]) -> list[Values | None]:
     ]
 
 
-def _told(value: Column, kind: DataType) -> Column:
+def _portable(value: Column, kind: DataType) -> Column:
     """A value in a form that Python takes over unchanged, in any time zone and any year."""
     if isinstance(kind, TimestampType):
         return F.unix_micros(value)
     return value.cast("string") if isinstance(kind, DateType) else value
 
 
-def _told_all(values: Column, kind: DataType) -> Column:
-    return F.transform(values, lambda value: _told(value, kind))
+def _portable_all(values: Column, kind: DataType) -> Column:
+    return F.transform(values, lambda value: _portable(value, kind))
 
 
 def _as_values(least: Any, greatest: Any, listed: list[Any] | None, kind: DataType) -> Values | None:

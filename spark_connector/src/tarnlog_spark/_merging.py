@@ -22,7 +22,7 @@ from tarnlog import InvalidRequest
 from tarnlog.protocol.actions import Action, Add
 from tarnlog.protocol.predicates import Predicate
 from tarnlog_spark._arguments import ASSIGNMENTS, CONDITION, takes
-from tarnlog_spark._changing import as_column, expressions, quoted
+from tarnlog_spark._changing import as_column, expressions
 from tarnlog_spark._committing import commit_job, files_in_flight, new_job, rebased, removal
 from tarnlog_spark._conditions import check_deterministic, empty_frame
 from tarnlog_spark._errors import ConstraintError
@@ -30,6 +30,7 @@ from tarnlog_spark._merge_counts import MergeResult, counts_of, nothing_done
 from tarnlog_spark._merge_pruning import source_predicate
 from tarnlog_spark._planning import PlanFilter
 from tarnlog_spark._scanning import free_name
+from tarnlog_spark._spark_schema import quoted
 from tarnlog_spark._store_assignment import understood_misfits
 from tarnlog_spark._target import Pinned, Target, write_files
 from tarnlog_spark._writes import in_session

@@ -1,4 +1,4 @@
-"""A table's schema where Spark reads by it."""
+"""A table's schema and column names where Spark takes them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def is_padded(field: Mapping[str, Any]) -> bool:
     schema's JSON. Bounds are those of the files, where values may be shorter."""
     kinds = (field["type"], field.get("metadata", {}).get(CHAR_VARCHAR))
     return any(isinstance(kind, str) and kind.startswith("char(") for kind in kinds)
+
+
+def plain_metadata(field: StructField) -> dict[str, Any]:
+    """The metadata of a column that a DataFrame brings, without that of a char or varchar: its values are strings, and
+    where Spark pads what it reads, other readers do not."""
+    return {key: value for key, value in field.metadata.items() if key != CHAR_VARCHAR}
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL and Spark's functions take it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def strings_for_chars(schema: StructType) -> StructType:

@@ -24,6 +24,7 @@ from tarnlog import Corrupt, InvalidRequest
 from tarnlog_spark._dictionaries import Paid, dictionaries, is_users, without_dictionary
 from tarnlog_spark._local_files import local_options
 from tarnlog_spark._scanning import can_reach, spark_scheme
+from tarnlog_spark._spark_schema import quoted
 from tarnlog_spark._staged_files import MARKER, StagedFile, adds_of, staged_files
 from tarnlog_spark._writing import WriteTask, check_partition_columns, decode_message, encode_message
 
@@ -178,7 +179,7 @@ def _copies(rows: DataFrame, columns: tuple[str, ...]) -> dict[str, Column]:
         while copy.lower() in taken:
             copy += "_"
         taken.add(copy.lower())
-        copies[copy] = folder_value(rows[_quoted(name)], rows.schema[name].dataType)
+        copies[copy] = folder_value(rows[quoted(name)], rows.schema[name].dataType)
     return copies
 
 
@@ -284,7 +285,3 @@ def _tidy(task: WriteTask, folder: str, empty: list[Add]) -> None:
     for path in (f"{folder}/{MARKER}", *(add.path for add in empty)):
         with contextlib.suppress(OSError):
             task.storage.filesystem.delete_file(task.storage.path(path))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

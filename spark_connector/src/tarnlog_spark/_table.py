@@ -36,7 +36,7 @@ from tarnlog_spark._arguments import (
     takes,
 )
 from tarnlog_spark._arrow_types import check_storable
-from tarnlog_spark._changing import ChangeResult, as_column, delete, quoted, update
+from tarnlog_spark._changing import ChangeResult, as_column, delete, update
 from tarnlog_spark._fitting import nullable
 from tarnlog_spark._landing import table_exists
 from tarnlog_spark._merging import Merge
@@ -45,6 +45,7 @@ from tarnlog_spark._options import DEADLINE_SECONDS, Place, storage_options
 from tarnlog_spark._restoring import RestoreResult, restore
 from tarnlog_spark._schema_change import spelled
 from tarnlog_spark._service import ServiceClient
+from tarnlog_spark._spark_schema import quoted
 from tarnlog_spark._staging import WRITERS, Writer
 from tarnlog_spark._target import Target
 from tarnlog_spark._writes import Mode, WriteOptions, WriteResult, check_options, write
