@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 LONG = os.environ.get("TARNLOG_TEST_LONG", "") not in ("", "0")
 """True under `./dev test --long`: many seeds instead of enough seeds."""
 LONGEST_ID = 40
-SPARK = Path(__file__).parent / "spark"
-"""Its tests wait for processes as often as they compute, so they begin first: `tests/scheduling.py`."""
+FIRST = ("spark", "process")
+"""Folders whose tests wait for processes as often as they compute: they begin first, beside each other, and the others
+fill the time (`tests/scheduling.py`)."""
 
 pytest_plugins = ["tests.servers"] if importlib.util.find_spec("tests.servers") else []
 
@@ -32,7 +33,8 @@ settings.load_profile("long" if LONG else "default")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.path.is_relative_to(SPARK))
+    folders = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: next((at for folder, at in folders.items() if folder in item.path.parents), len(FIRST)))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "update value": (lambda: table().update({"a": 1}), "update: set takes a mapping of column names"),
     "delete": (lambda: table().delete(1), "delete: condition takes SQL text or a Column"),
     "merge": (lambda: table().merge("s.t", "a = b"), "merge: source takes a DataFrame, not str 's.t'"),
-    "optimize": (lambda: table().optimize().where(1), "where: condition takes text, not int 1"),
+    "optimize": (lambda: table().optimize().where(1), "where: condition takes SQL text or a Column, not int 1"),
     "zorder": (lambda: table().optimize().execute_zorder_by(1), "columns takes a list of column names"),
     "vacuum": (lambda: table().vacuum(retention_hours="x"), "vacuum: retention_hours takes a number, not str 'x'"),
     "vacuum dry": (lambda: table().vacuum(dry_run="no"), "vacuum: dry_run takes True or False"),
