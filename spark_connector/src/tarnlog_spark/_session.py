@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tarnlog_spark._java import use_java
 
@@ -39,4 +41,32 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in {**DEFAULTS, **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _ends_java_when_interrupted():
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _ends_java_when_interrupted() -> Iterator[None]:
+    """End the Java process of a start that fails or is interrupted.
+
+    PySpark deletes the folder in which Java is to leave its port; Java then fails to write there, and a thread of its
+    gateway keeps it running for ever.
+    """
+    from pyspark import java_gateway
+
+    module: Any = java_gateway
+    started: list[subprocess.Popen[Any]] = []
+
+    def start(*args: Any, **kwargs: Any) -> subprocess.Popen[Any]:
+        started.append(subprocess.Popen(*args, **kwargs))
+        return started[-1]
+
+    before, module.Popen = module.Popen, start
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        module.Popen = before
